@@ -1,0 +1,50 @@
+# Everything runs in .venv, which `make install` builds; paths are relative, so the clone may lie anywhere.
+SHELL := /bin/bash
+PYTHON ?= python3
+RUN := .venv/bin/python -m
+DEMO ?= run --out runs/demo
+FIGURES ?= run --suite demo --out runs/figures
+
+.PHONY: install demo test test-fast lint types notebooks figures bench
+
+install: .venv/.installed
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "site_interp needs Python 3.11 or newer as '$(PYTHON)'. Name one: make install PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch .venv/.installed
+
+demo: install
+	.venv/bin/site-interp $(DEMO)
+
+lint: install
+	$(RUN) ruff format --check
+	$(RUN) ruff check
+	.venv/bin/lint-imports
+
+types: install
+	$(RUN) mypy
+
+test: lint types
+	$(RUN) pytest
+	$(RUN) pytest -m slow
+
+test-fast: install
+	$(RUN) pytest
+
+notebooks: install
+	$(RUN) pytest tests/test_notebooks.py -m "slow or not slow"
+
+figures: install
+	.venv/bin/site-interp $(FIGURES)
+	@ls runs/figures/figures/*.png >/dev/null 2>&1 \
+		|| { echo "No PNG was drawn: install chromium and run make figures again." >&2; exit 1; }
+	mkdir -p figures
+	cp runs/figures/figures/*.png runs/figures/figures/*.json figures/
+
+bench: install
+	@shopt -s nullglob; files=(benchmarks/*.py); \
+	if [ $${#files[@]} -eq 0 ]; then echo "There are no benchmarks yet: benchmarks/ holds no Python file." >&2; exit 1; fi; \
+	for file in "$${files[@]}"; do echo "$$file"; .venv/bin/python "$$file" || exit 1; done

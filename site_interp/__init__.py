@@ -1,0 +1,110 @@
+"""Find the attention heads a task lives in, and switch the task on without a prompt.
+
+The pipeline:
+
+    Task -> prompts -> Prefixes -> z at the last token -> TaskEmbedding -> alpha (one-token steps) -> Adapter
+         -> injected logits / text -> scores per example -> results + intervals -> figures
+
+One intervention underlies everything, at the last prompt position, for layer l and head h:
+
+    z[l, h]  <-  lerp(z[l, h], target[l, h], alpha[l, h])
+
+Axis words, the same in every signature, table and figure: task, batch (one row per prompt), pos, layer, head, d_head,
+d_model, d_vocab, step. Symbols: z (a head's output before W_O), target (what it is moved towards), alpha (how far, in
+[0, 1]), logits, answers.
+
+Names are imported when they are first used: `import site_interp` itself loads neither torch nor TransformerLens.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from site_interp import plots
+    from site_interp.adapter import Adapter
+    from site_interp.baselines import ICL, SITE, Echo, Majority, ZeroShot
+    from site_interp.embedding import TaskEmbedding, embed_task
+    from site_interp.errors import UserError
+    from site_interp.evaluation import evaluate
+    from site_interp.fitting import fit_selection
+    from site_interp.generation import generate, inject
+    from site_interp.injection import Intervention, injecting
+    from site_interp.model import Model, load_model
+    from site_interp.prefixes import Prefixes, encode_prompts
+    from site_interp.prompts import Template, load_template
+    from site_interp.selection import FitSettings, HeadSelection
+    from site_interp.tasks import Example, Task, list_tasks, load_suite, load_task
+
+_HOMES = {
+    "Adapter": "adapter",
+    "Echo": "baselines",
+    "Example": "tasks",
+    "FitSettings": "selection",
+    "HeadSelection": "selection",
+    "ICL": "baselines",
+    "Intervention": "injection",
+    "Majority": "baselines",
+    "Model": "model",
+    "Prefixes": "prefixes",
+    "SITE": "baselines",
+    "Task": "tasks",
+    "TaskEmbedding": "embedding",
+    "Template": "prompts",
+    "UserError": "errors",
+    "ZeroShot": "baselines",
+    "embed_task": "embedding",
+    "encode_prompts": "prefixes",
+    "evaluate": "evaluation",
+    "fit_selection": "fitting",
+    "generate": "generation",
+    "inject": "generation",
+    "injecting": "injection",
+    "list_tasks": "tasks",
+    "load_model": "model",
+    "load_suite": "tasks",
+    "load_task": "tasks",
+    "load_template": "prompts",
+}
+__all__ = [
+    "ICL",
+    "SITE",
+    "Adapter",
+    "Echo",
+    "Example",
+    "FitSettings",
+    "HeadSelection",
+    "Intervention",
+    "Majority",
+    "Model",
+    "Prefixes",
+    "Task",
+    "TaskEmbedding",
+    "Template",
+    "UserError",
+    "ZeroShot",
+    "embed_task",
+    "encode_prompts",
+    "evaluate",
+    "fit_selection",
+    "generate",
+    "inject",
+    "injecting",
+    "list_tasks",
+    "load_model",
+    "load_suite",
+    "load_task",
+    "load_template",
+    "plots",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plots":
+        return import_module("site_interp.plots")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'site_interp' has no attribute {name!r}")
+    return getattr(import_module(f"site_interp.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

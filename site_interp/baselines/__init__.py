@@ -1,0 +1,9 @@
+"""Methods: one file each, all through the same fit, evaluate and save."""
+
+from site_interp.baselines.floors import Echo, Majority
+from site_interp.baselines.icl import ICL
+from site_interp.baselines.method import Fitted, FixedAnswers, Method
+from site_interp.baselines.site import DEFAULT, PRESETS, SITE
+from site_interp.baselines.zero_shot import ZeroShot
+
+__all__ = ["DEFAULT", "ICL", "PRESETS", "SITE", "Echo", "Fitted", "FixedAnswers", "Majority", "Method", "ZeroShot"]

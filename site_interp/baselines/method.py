@@ -1,0 +1,89 @@
+"""What every way of adapting a model has in common."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from site_interp.injection import Intervention
+from site_interp.model import Model
+from site_interp.prompts import Template
+from site_interp.tasks import Labelled
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A method after fitting: how to ask the model, and what to inject."""
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+
+    @property
+    def template(self) -> Template:
+        """How inputs and answers become text."""
+
+    @property
+    def n_parameters(self) -> int:
+        """Trained scalars."""
+
+    @property
+    def n_labels(self) -> int:
+        """Distinct labelled examples looked at so far, validation included."""
+
+    def prompts(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        """One prompt per input."""
+
+    def intervention(self) -> Intervention | None:
+        """What to inject at the last prompt token, or None."""
+
+    def save(self, folder: Path) -> None:
+        """Write what was fitted to a folder; nothing where there is nothing to keep."""
+
+
+@dataclass(frozen=True)
+class FixedAnswers:
+    """A method that answers without the model: the floors that a score must be read against.
+
+    Args:
+        name: Name of the method.
+        template: How answers become text, for the first-token score.
+        answer: The text given for an input.
+        n_labels: Distinct labelled examples looked at.
+    """
+
+    name: str
+    template: Template
+    answer: Callable[[str], str]
+    n_labels: int = 0
+    n_parameters: int = 0
+
+
+class Method(Protocol):
+    """A way of adapting a model to a task; a frozen value whose fields are its settings."""
+
+    name: ClassVar[str]
+    """What `--method` and records call it."""
+    revision: ClassVar[int]
+    """Raised by hand when a change of the code changes its numbers, so that old results are not reused."""
+    seeded: ClassVar[bool]
+    """Whether the seed changes anything; without, it runs once, as seed 0."""
+
+    def settings(self) -> Mapping[str, Any]:
+        """Every setting that changes its numbers, as JSON values."""
+
+    def variant(self) -> str:
+        """The settings that are not the default, `key=value,...`; empty for the defaults."""
+
+    def fit(self, model: Model, labelled: Labelled, seed: int) -> Fitted | FixedAnswers:
+        """Adapt to a task."""
+
+
+def variant_of(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """The settings that differ from the defaults, sorted by name.
+
+    Example:
+        >>> variant_of({"n_shots": 5, "template": "qa"}, {"n_shots": 10, "template": "qa"})
+        'n_shots=5'
+    """
+    return ",".join(f"{key}={settings[key]}" for key in sorted(settings) if settings[key] != defaults.get(key))

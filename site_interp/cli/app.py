@@ -1,0 +1,72 @@
+"""The application: verbs, exit codes, and how errors reach the user."""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from site_interp.cli.eval_verb import eval_verb
+from site_interp.cli.fit_verb import fit_verb
+from site_interp.cli.generate_verb import generate_verb
+from site_interp.cli.models_verb import models_verb
+from site_interp.cli.run_verb import run_verb
+from site_interp.cli.tasks_verb import tasks_app
+from site_interp.errors import UserError
+
+app = typer.Typer(
+    name="site-interp",
+    help="Find the attention heads a task lives in, and switch the task on without a prompt.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run")(run_verb)
+app.command("fit")(fit_verb)
+app.command("eval")(eval_verb)
+app.command("generate")(generate_verb)
+app.command("models")(models_verb)
+app.add_typer(tasks_app, name="tasks")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"site-interp {version('site-interp')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Find the attention heads a task lives in, and switch the task on without a prompt."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code.
+
+    0 all done, 1 some unit failed, 2 usage or bad input (one plain sentence on stderr), 130 interrupted.
+
+    Args:
+        arguments: Words after the program's name; by default those of the process.
+    """
+    try:
+        code = app(args=None if arguments is None else list(arguments), prog_name="site-interp", standalone_mode=False)
+    except UserError as error:
+        print(f"site-interp: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except (KeyboardInterrupt, typer.Abort):
+        print("\nsite-interp: interrupted; finished units are kept, the same command continues.", file=sys.stderr)
+        raise SystemExit(130) from None
+    except typer.Exit as leaving:
+        raise SystemExit(leaving.exit_code) from None
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's usage errors
+            print(f"site-interp: {error.format_message()}", file=sys.stderr)
+            raise SystemExit(2) from None
+        raise
+    raise SystemExit(code if isinstance(code, int) else 0)

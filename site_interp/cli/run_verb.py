@@ -1,0 +1,199 @@
+"""`site-interp run`: methods on tasks, with a table, paired differences and figures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from site_interp.cli import options
+from site_interp.cli.console import progress_bar, show, table
+from site_interp.errors import UserError
+
+if TYPE_CHECKING:
+    from site_interp.comparison import Interval
+    from site_interp.experiments.plan import Unit
+    from site_interp.experiments.summary import Summary
+    from site_interp.metrics import Metric
+    from site_interp.model import Model
+
+
+def run_verb(
+    task: options.Tasks = None,
+    suite: options.Suite = None,
+    data_dir: options.DataDir = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="Method; may be repeated.")] = None,
+    model: options.ModelName = "smollm2-135m",
+    seeds: options.Seeds = "0",
+    n_test: options.NTest = 100,
+    n_shots: options.NShots = 10,
+    n_prompts: options.NPrompts = 50,
+    steps: options.Steps = None,
+    batch_size: options.BatchSize = None,
+    lr: options.LearningRate = None,
+    preset: options.Preset = "default",
+    checkpoint: options.Checkpoint = "best",
+    template: options.TemplateName = "qa",
+    memory: options.Memory = "4G",
+    out: Annotated[Path | None, typer.Option("--out", help="Output folder; by default runs/<hash>.")] = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = None,
+    split_seed: options.SplitSeed = 0,
+    keep_leaks: options.KeepLeaks = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print what would be done and how long it takes, then stop.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run methods on tasks; with no options the main job: the demo suite, zero-shot, 10-shot and SITE.
+
+    Finished units are kept in the output folder, and the same command continues.
+    """
+    if data_dir is not None and not task and not suite and not _from_environment(data_dir):
+        _list_tasks(data_dir)
+    tasks = options.read_tasks(
+        task, suite, data_dir, default_suite="demo", split_seed=split_seed, keep_leaks=keep_leaks
+    )
+    budget = options.read_memory(memory)
+    methods = options.read_methods(
+        method or ["zero_shot", "icl", "site"],
+        n_shots=n_shots,
+        n_prompts=n_prompts,
+        fitting=options.read_fitting(preset, steps, batch_size, lr, checkpoint),
+        template=template,
+        memory=budget,
+    )
+    floors = options.read_methods(
+        [name for name in ("echo", "majority") if name not in {m.name for m in methods}],
+        n_shots=0,
+        n_prompts=1,
+        fitting=options.read_fitting("paper", None, None, None, "best"),
+        template=template,
+        memory=budget,
+    )
+    numbers = options.read_seeds(seeds)
+    loaded = options.read_model(model, device, dtype)
+
+    from site_interp.experiments.plan import plan_units
+    from site_interp.files import json_line
+    from site_interp.records import unit_hash
+
+    units = plan_units(loaded, tasks, [*floors, *methods], numbers, n_test)
+    folder = out or Path("runs") / unit_hash(units=[unit.hash for unit in units])
+    total, minutes = _announce(loaded, units, folder, [t for t in tasks if t.n_leaked])
+    if plan:
+        if as_json:
+            print(json_line({"units": [unit.label for unit in units], "out": str(folder), "minutes": minutes}))
+        return
+    raise typer.Exit(_execute(loaded, units, folder, budget, total, as_json=as_json))
+
+
+def _from_environment(data_dir: Path) -> bool:
+    import os
+
+    return os.environ.get("SITE_INTERP_DATA") == str(data_dir)
+
+
+def _list_tasks(data_dir: Path) -> None:
+    from site_interp.tasks import list_tasks
+
+    names = [info.name for info in list_tasks(data_dir) if info.source != "bundled"]
+    raise UserError(
+        f"Name what to run from {data_dir} with --task or --suite: {', '.join(names) or 'no task is there'}."
+    )
+
+
+def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[Any]) -> tuple[float, float]:
+    """Print the plan; returns the work in tokens and the estimated minutes of what is not finished yet."""
+    import sys
+
+    from site_interp.experiments.plan import describe_minutes, seconds_per_token, token_cost
+    from site_interp.experiments.run import metrics_of
+    from site_interp.store import peek_results
+
+    finished = peek_results(folder).finished
+    open_units = [unit for unit in units if not finished(unit.hash, metrics_of(unit))]
+    costs = {unit.hash: token_cost(model, unit) for unit in units}
+    seconds = sum(costs[unit.hash] for unit in open_units) * seconds_per_token(model)
+    n_methods = len({(unit.method.name, unit.method.variant()) for unit in units})
+    n_tasks = len({unit.task.name for unit in units})
+    done = len(units) - len(open_units)
+    print(
+        f"Plan: {len(units)} units ({n_tasks} tasks, {n_methods} methods with floors) on {model.name}, "
+        f"{model.dtype_name}, {model.device}; {done} finished before; {describe_minutes(seconds)} to go. "
+        f"Output: {folder}",
+        file=sys.stderr,
+    )
+    for task in leaking:
+        print(f"{task.name}: {task.n_leaked} test rows left out, their pair stands in train or valid.", file=sys.stderr)
+    return sum(costs.values()), round(seconds / 60, 2)
+
+
+def _execute(model: "Model", units: "list[Unit]", folder: Path, memory: int, total: float, *, as_json: bool) -> int:
+    from site_interp.experiments.run import run_units
+    from site_interp.experiments.summary import comparison_rows, make_figures, summarise
+    from site_interp.store import read_results, save_figures, write_comparisons
+
+    with progress_bar(total) as progress:
+        outcome = run_units(model, units, folder, memory=memory, progress=progress)
+    summary = summarise(units, read_results(folder))
+    rows = comparison_rows(summary)
+    write_comparisons(folder, rows)
+    saved = save_figures(folder, make_figures(summary, units, folder))
+    if as_json:
+        from site_interp.files import json_line
+
+        print(json_line({"out": str(folder), "cells": _cells(summary), "comparisons": rows, "outcome": vars(outcome)}))
+    else:
+        _show(summary, model.name)
+        for line in outcome.reasons:
+            show(line)
+        show(f"Results: {folder}/results.jsonl, differences: {folder}/comparisons.jsonl, figures: {folder}/figures/")
+        if saved.png_left_out:
+            show(f"Figures are HTML only: {saved.png_left_out}")
+    return 1 if outcome.failed else 0
+
+
+def _cells(summary: "Summary") -> list[dict[str, Any]]:
+    return [
+        {"task": c.task, "method": c.method, "metric": c.metric, "n_seeds": c.n_seeds, **vars(c.interval)}
+        for c in summary.cells
+    ]
+
+
+def _show(summary: "Summary", model: str) -> None:
+    """Tables of the two headline metrics and the mean paired differences."""
+    from site_interp.experiments.summary import MEAN
+
+    headline: tuple[tuple[Metric, str], ...] = (
+        ("prefix_match", "prefix match, % (the official score)"),
+        ("strict_match", "strict match, %"),
+        ("first_token", "first token right, %"),
+    )
+    for metric, words in headline:
+        rows = []
+        for task in (*summary.tasks, MEAN):
+            cells = [summary.cell(task, method, metric) for method in summary.methods]
+            texts = [
+                _percent(cell.interval) if cell else summary.missing.get((task, method), "-").split(":")[0]
+                for cell, method in zip(cells, summary.methods, strict=True)
+            ]
+            if any(cells) or task != MEAN:
+                rows.append([task, *texts])
+        show(table(["task", *summary.methods], rows, f"{model}: {words} [95 % interval]"))
+    wanted = [d for d in summary.differences if d.metric in ("prefix_match", "first_token")]
+    last = MEAN if any(d.task == MEAN for d in wanted) else (summary.tasks[0] if summary.tasks else MEAN)
+    rows = [
+        [f"{d.first} - {d.second}", d.metric, _percent(d.interval, sign=True), str(d.n_seeds)]
+        for d in wanted
+        if d.task == last
+    ]
+    if rows:
+        show(table(["difference", "metric", "points", "seeds"], rows, f"paired differences, {last} of tasks"))
+
+
+def _percent(interval: "Interval", *, sign: bool = False) -> str:
+    value = f"{100 * interval.value:+.1f}" if sign else f"{100 * interval.value:.1f}"
+    if interval.low != interval.low:
+        return value
+    low, high = (f"{100 * end:+.1f}" if sign else f"{100 * end:.1f}" for end in (interval.low, interval.high))
+    return f"{value} [{low}, {high}]"

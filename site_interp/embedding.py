@@ -1,0 +1,136 @@
+"""The task embedding: mean head output at the last token of few-shot prompts (SITE, section 3)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from site_interp.model import Fingerprint, Model
+from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, iterate_prefixes
+from site_interp.prompts import QA, Template, draw_embedding_prompts
+from site_interp.tasks import Labelled, Task
+
+
+@dataclass(frozen=True)
+class TaskEmbedding:
+    """What each head puts out, on average, when the task was just demonstrated.
+
+    Args:
+        mean: t[l, h], fp32 on the CPU.
+        std: Standard deviation over the prompts, per component; 0 for a single prompt.
+        task: Name of the task.
+        split_hash, split_seed: Which split the demonstrations came from.
+        template: How the prompts were written.
+        n_prompts, n_shots: M prompts of N demonstrations.
+        seed: Seed of the draw.
+        n_labels: Distinct labelled examples shown.
+        model: Name of the model.
+        revision: Revision of the model, if one was asked for.
+        dtype: Precision the model ran in.
+        fingerprint: What the model looked like.
+    """
+
+    mean: Float[Tensor, "layer head d_head"]
+    std: Float[Tensor, "layer head d_head"]
+    task: str
+    split_hash: str
+    split_seed: int
+    template: Template
+    n_prompts: int
+    n_shots: int
+    seed: int
+    n_labels: int
+    model: str
+    revision: str | None
+    dtype: str
+    fingerprint: Fingerprint
+
+
+@torch.no_grad()
+def head_outputs(prefixes: Prefixes) -> Float[Tensor, "batch layer head d_head"]:
+    """z of every head at the last token of each prompt, fp32 on the CPU; the model is left as it is."""
+    model = prefixes.model
+    seen: list[Tensor] = [torch.empty(0)] * model.n_layers
+
+    def keep(layer: int) -> Callable[[Tensor], None]:
+        def hook(z: Tensor) -> None:
+            seen[layer] = z[:, -1].float().cpu()
+
+        return hook
+
+    with model.hooked([(model.hook_z(layer), keep(layer)) for layer in range(model.n_layers)]):
+        prefixes.run_last()
+    return torch.stack(seen, dim=1)
+
+
+def embed_prompts(
+    model: Model,
+    prompts: Sequence[str],
+    *,
+    memory: int = DEFAULT_MEMORY,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Float[Tensor, "prompt layer head d_head"]:
+    """z of every head at the last token of each prompt, in the order of the prompts.
+
+    Args:
+        model: The model to run.
+        prompts: Texts that end in the token of interest.
+        memory: Budget in bytes.
+        progress: Called with the number of prompts done after each batch.
+    """
+    z = torch.empty(len(prompts), model.n_layers, model.n_heads, model.d_head)
+    for prefixes in iterate_prefixes(model, prompts, memory=memory, max_rows=32):
+        z[prefixes.rows.cpu()] = head_outputs(prefixes)
+        progress(len(prefixes))
+    return z
+
+
+def embed_task(
+    model: Model,
+    task: Task | Labelled,
+    *,
+    n_prompts: int = 50,
+    n_shots: int = 10,
+    seed: int = 0,
+    template: Template = QA,
+    memory: int = DEFAULT_MEMORY,
+    progress: Callable[[int], None] = lambda _: None,
+) -> TaskEmbedding:
+    """The mean and spread of z over M few-shot prompts of N demonstrations.
+
+        t[l, h] = mean over m of z_m[l, h] at the last token
+
+    Args:
+        model: The model to run; nothing in it changes.
+        task: Where demonstrations come from (its training split); a `Labelled` counts the answers shown.
+        n_prompts: M.
+        n_shots: N.
+        seed: Seed of the draw.
+        template: How examples become text.
+        memory: Budget in bytes.
+        progress: Called with the number of prompts done after each batch.
+
+    Raises:
+        UserError: Too few training examples, or prompts longer than the context.
+    """
+    labelled = task if isinstance(task, Labelled) else Labelled(task)
+    prompts = draw_embedding_prompts(labelled, template, n_prompts=n_prompts, n_shots=n_shots, seed=seed)
+    z = embed_prompts(model, prompts, memory=memory, progress=progress)
+    return TaskEmbedding(
+        mean=z.mean(dim=0),
+        std=z.std(dim=0, correction=0),
+        task=labelled.task,
+        split_hash=labelled.split_hash,
+        split_seed=labelled.split_seed,
+        template=template,
+        n_prompts=n_prompts,
+        n_shots=n_shots,
+        seed=seed,
+        n_labels=labelled.n_used,
+        model=model.name,
+        revision=model.revision,
+        dtype=model.dtype_name,
+        fingerprint=model.fingerprint,
+    )

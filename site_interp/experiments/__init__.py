@@ -1,0 +1,1 @@
+"""Experiments: one question per file, each a configuration and a run that gives a result."""

@@ -1,0 +1,294 @@
+"""The main job: methods on tasks with seeds, each unit recorded as soon as it is done, continued where it stopped."""
+
+import resource
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import torch
+
+from site_interp.adapter import Adapter
+from site_interp.baselines import SITE, Fitted, FixedAnswers
+from site_interp.comparison import bootstrap_mean
+from site_interp.errors import UserError
+from site_interp.evaluation import Evaluation, evaluate_fitted
+from site_interp.experiments.plan import Unit, token_cost
+from site_interp.files import safe_name
+from site_interp.fitting import FitRun
+from site_interp.metrics import METRICS, Metric
+from site_interp.model import Model
+from site_interp.prefixes import DEFAULT_MEMORY
+from site_interp.records import Record
+from site_interp.store import ResultsFile, open_results, save_predictions
+from site_interp.tasks import Labelled
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little.
+FITTED_TOGETHER = 10
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run reports to.
+
+    Args:
+        advance: Called with work done, in the unit of `token_cost`.
+        say: Called with one line about what is being done or went wrong.
+    """
+
+    advance: Callable[[float], None] = lambda _: None
+    say: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the units.
+
+    Args:
+        done, skipped, inapplicable, failed: Counts; skipped units were finished before.
+        reasons: A line for each unit that is inapplicable or failed.
+    """
+
+    done: int
+    skipped: int
+    inapplicable: int
+    failed: int
+    reasons: tuple[str, ...]
+
+
+def run_units(
+    model: Model,
+    units: Sequence[Unit],
+    out: Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    keep_predictions: bool = True,
+    progress: Progress = Progress(),
+) -> Outcome:
+    """Run every unit that is not finished in `out`, cheapest methods first, and record each one when it is done.
+
+    SITE units are fitted several at a time in one batch; their adapters are saved before they are scored, so that a
+    killed run keeps them.
+
+    Args:
+        model: Left as it is.
+        units: From `plan_units`.
+        out: Output folder; what is finished there is skipped.
+        memory: Budget in bytes, beside the model.
+        keep_predictions: Write texts to `out/predictions`.
+        progress: Where to report.
+
+    Raises:
+        UserError: The folder cannot be written, or another process is writing there.
+    """
+    counts = {"done": 0, "skipped": 0, "inapplicable": 0, "failed": 0}
+    reasons = []
+    with open_results(out) as results:
+        pending = []
+        for unit in units:
+            if results.finished(unit.hash, metrics_of(unit)):
+                counts["skipped"] += 1
+                progress.advance(token_cost(model, unit))
+            else:
+                pending.append(unit)
+        for unit, fitted, fit_seconds in _fitted(model, pending, out, memory, progress):
+            status, reason = _score(model, unit, fitted, fit_seconds, results, out, memory, keep_predictions)
+            counts[status] += 1
+            if reason:
+                reasons.append(f"{unit.label}: {status}: {reason}")
+                progress.say(reasons[-1])
+            progress.advance(token_cost(model, unit) * (0.5 if isinstance(unit.method, SITE) else 1.0))
+    return Outcome(**counts, reasons=tuple(reasons))
+
+
+def metrics_of(unit: Unit) -> tuple[Metric, ...]:
+    """The metrics a unit writes when all goes well: answers given without the model have no log-probability."""
+    without_model = unit.method.name in ("echo", "majority")
+    return tuple(metric for metric in METRICS if not (without_model and metric == "answer_log_prob"))
+
+
+Made = Fitted | FixedAnswers | Exception
+
+
+def _fitted(
+    model: Model, units: Sequence[Unit], out: Path, memory: int, progress: Progress
+) -> Iterator[tuple[Unit, Made, float]]:
+    """Every unit with what its fit made, or the exception it ended in, and the seconds of its fit."""
+    for batched, group in groupby(units, key=lambda unit: isinstance(unit.method, SITE)):
+        members = list(group)
+        if not batched:
+            for unit in members:
+                progress.say(unit.label)
+                start = time.perf_counter()
+                made = _attempt(unit.method.fit, model, Labelled(unit.task), unit.seed)
+                yield unit, made, time.perf_counter() - start
+            continue
+        for method, same in groupby(members, key=lambda unit: unit.method):
+            assert isinstance(method, SITE)
+            several = list(same)
+            for start_at in range(0, len(several), FITTED_TOGETHER):
+                yield from _fit_together(model, method, several[start_at : start_at + FITTED_TOGETHER], out, progress)
+
+
+def _fit_together(
+    model: Model, method: SITE, units: Sequence[Unit], out: Path, progress: Progress
+) -> Iterator[tuple[Unit, Made, float]]:
+    """Embed each unit's task, fit all alphas in one batch, save the adapters; then hand them out."""
+    waiting: list[tuple[Unit, Labelled, float, FitRun]] = []
+    for unit in units:
+        cost = token_cost(model, unit) * 0.5
+        if (kept := _kept_adapter(unit, out)) is not None:
+            progress.advance(cost)
+            yield unit, kept[0], kept[1]
+            continue
+        progress.say(f"{unit.label}: embedding")
+        labelled, start = Labelled(unit.task), time.perf_counter()
+        embedding = _attempt(method.embed, model, labelled, unit.seed)
+        if isinstance(embedding, Exception):
+            progress.advance(cost)
+            yield unit, embedding, time.perf_counter() - start
+            continue
+        waiting.append((unit, labelled, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
+        progress.advance(cost * 0.5)
+    if not waiting:
+        return
+    progress.say(f"fitting {len(waiting)} selections together: {waiting[0][0].label} and on")
+    share = sum(token_cost(model, unit) * 0.25 for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
+    start = time.perf_counter()
+    adapters = _select(model, method, [run for *_, run in waiting], lambda n: progress.advance(n * share))
+    seconds = (time.perf_counter() - start) / len(waiting)
+    for place, (unit, _, embedding_seconds, _) in enumerate(waiting):
+        adapter, fit_seconds = adapters[place], embedding_seconds + seconds
+        if isinstance(adapter, Adapter):
+            adapter.save_pretrained(adapter_folder(out, unit), unit_hash=unit.hash, fit_seconds=fit_seconds)
+        yield unit, adapter, fit_seconds
+
+
+def _select(
+    model: Model, method: SITE, runs: Sequence[FitRun], advance: Callable[[int], None]
+) -> Sequence[Adapter | Exception]:
+    """All runs in one batch; if that fails each alone, so that one bad task does not take the others with it."""
+    together = _attempt(method.select, model, runs, advance)
+    if not isinstance(together, Exception):
+        return together
+    if len(runs) == 1:
+        return [together]
+    return [_select(model, method, [run], advance)[0] for run in runs]
+
+
+def adapter_folder(out: Path, unit: Unit) -> Path:
+    """Where a run keeps the adapter of a unit."""
+    variant = f"__{safe_name(unit.method.variant())}" if unit.method.variant() else ""
+    return out / "adapters" / f"{safe_name(unit.task.name)}{variant}__seed-{unit.seed}"
+
+
+def _kept_adapter(unit: Unit, out: Path) -> tuple[Adapter, float] | None:
+    """The adapter an earlier, interrupted run saved for this very unit, with the seconds of its fit."""
+    folder = adapter_folder(out, unit)
+    if not folder.is_dir():
+        return None
+    try:
+        adapter, notes = Adapter.from_pretrained_with_notes(folder)
+    except UserError:
+        return None  # half-written by a killed run: it is fitted again and replaced
+    return (adapter, notes["fit_seconds"]) if notes.get("unit_hash") == unit.hash else None
+
+
+def _attempt(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
+    """What a unit's function gives, or the exception that is then recorded as the unit's reason."""
+    try:
+        return make(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - recorded, told and counted in the exit code
+        return error
+
+
+def _score(
+    model: Model,
+    unit: Unit,
+    fitted: Made,
+    fit_seconds: float,
+    results: ResultsFile,
+    out: Path,
+    memory: int,
+    keep_predictions: bool,
+) -> tuple[str, str]:
+    """Evaluate and record a unit; returns its status and the reason where it has no scores."""
+    made: Evaluation | Exception
+    if isinstance(fitted, Exception):
+        made = fitted
+    else:
+        made = _attempt(evaluate_fitted, model, unit.task, fitted, seed=unit.seed, n_test=unit.n_test, memory=memory)
+    if isinstance(made, Exception):
+        status = "inapplicable" if isinstance(made, UserError) else "failed"
+        reason = str(made) or type(made).__name__
+        if status == "failed":
+            with (out / "errors.log").open("a", encoding="utf-8") as log:
+                log.write(f"{unit.label}\n{''.join(traceback.format_exception(made))}\n")
+        results.append([_record(unit, status=status, reason=reason)])
+        return status, reason
+    if keep_predictions:
+        examples = unit.task.test_examples(unit.n_test)
+        save_predictions(
+            out,
+            task=unit.task.name,
+            method=unit.method.name,
+            variant=unit.method.variant(),
+            seed=unit.seed,
+            rows=[
+                {"input": example.input, "answers": example.answers, "output": text}
+                | {metric: scores[place] for metric, scores in made.scores.items()}
+                for place, (example, text) in enumerate(zip(examples, made.texts, strict=True))
+            ],
+        )
+    results.append([_metric_record(unit, made, metric, fit_seconds) for metric in made.scores])
+    return "done", ""
+
+
+def _metric_record(unit: Unit, made: Evaluation, metric: Metric, fit_seconds: float) -> Record:
+    interval = bootstrap_mean(made.scores[metric])
+    known = interval.low == interval.low
+    return _record(
+        unit,
+        metric=metric,
+        value=interval.value,
+        ci_low=interval.low if known else None,
+        ci_high=interval.high if known else None,
+        n=len(made.scores[metric]),
+        scores=made.scores[metric],
+        labels=made.n_labels,
+        n_parameters=made.n_parameters,
+        n_prompt_tokens=round(made.n_prompt_tokens, 2),
+        fit_seconds=round(fit_seconds, 3),
+        eval_seconds=round(made.seconds, 3),
+        peak_memory_mb=round(_peak_memory_mb(), 1),
+    )
+
+
+def _record(unit: Unit, **fields: object) -> Record:
+    return Record(
+        model=unit.model,
+        model_fingerprint=unit.fingerprint,
+        dtype=unit.dtype,
+        task=unit.task.name,
+        split_hash=unit.task.split_hash,
+        method=unit.method.name,
+        variant=unit.method.variant(),
+        seed=unit.seed,
+        unit_hash=unit.hash,
+        version=version("site-interp"),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def _peak_memory_mb() -> float:
+    """Peak of the device's memory, or of this process where it runs on the CPU."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,202 @@
+"""Records of a run as a table, paired differences and figures; every number comes from per-example scores."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from site_interp.adapter import Adapter
+from site_interp.comparison import Interval, nested_difference, nested_mean
+from site_interp.experiments.plan import Unit
+from site_interp.experiments.run import adapter_folder
+from site_interp.metrics import METRICS, Metric
+from site_interp.records import Record
+
+FLOORS = ("echo", "majority")
+MEAN = "mean"  # name of the row over all tasks
+
+Scores = dict[str, list[tuple[float, ...]]]  # task -> one row of scores per seed
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The score of one method on one task over its seeds, or on the mean of all tasks."""
+
+    task: str
+    method: str
+    metric: Metric
+    interval: Interval
+    n_seeds: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired difference between two methods: above zero means `first` scores higher."""
+
+    task: str
+    first: str
+    second: str
+    metric: Metric
+    interval: Interval
+    n_seeds: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Cells and differences of a run.
+
+    Args:
+        tasks, methods: In the order of the run; `methods` are labels, with the variant where there is one.
+        cells: For every task and method, and the mean over tasks where a method has every task.
+        differences: For every pair of methods that use the model.
+        missing: Reasons of (task, method) pairs without scores.
+    """
+
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    differences: tuple[Difference, ...]
+    missing: Mapping[tuple[str, str], str]
+
+    def cell(self, task: str, method: str, metric: Metric) -> Cell | None:
+        """One cell, or None where there is none."""
+        found = (c for c in self.cells if (c.task, c.method, c.metric) == (task, method, metric))
+        return next(found, None)
+
+
+def label_of(method: str, variant: str) -> str:
+    """A method's name with its variant."""
+    return f"{method}({variant})" if variant else method
+
+
+def summarise(units: Sequence[Unit], records: Sequence[Record]) -> Summary:
+    """Intervals of each task and method, of their means, and paired differences.
+
+    The interval of a task is over its examples and seeds, that of a mean over tasks as well.
+
+    Args:
+        units: What was to be run; records of other units are left out.
+        records: From `read_results`.
+    """
+    wanted = {unit.hash: unit for unit in units}
+    order = {unit_hash: place for place, unit_hash in enumerate(wanted)}
+    ours = sorted((r for r in records if r.unit_hash in wanted), key=lambda record: order[record.unit_hash])
+    tasks = tuple(dict.fromkeys(unit.task.name for unit in units))
+    methods = tuple(dict.fromkeys(label_of(unit.method.name, unit.method.variant()) for unit in units))
+    scores: dict[tuple[str, Metric], Scores] = {}
+    missing = {}
+    for record in ours:
+        label = label_of(record.method, record.variant)
+        if record.metric is None or record.scores is None:
+            missing[record.task, label] = f"{record.status}: {record.reason}"
+        else:
+            scores.setdefault((label, record.metric), {}).setdefault(record.task, []).append(record.scores)
+    cells = tuple(cell for key, by_task in scores.items() for cell in _cells(*key, by_task, tasks))
+    pairs = combinations([method for method in methods if method not in FLOORS], 2)
+    differences = tuple(
+        difference
+        for first, second in pairs
+        for metric in METRICS
+        if (second, metric) in scores and (first, metric) in scores
+        for difference in _differences(second, first, metric, scores[second, metric], scores[first, metric])
+    )
+    return Summary(tasks, methods, cells, differences, missing)
+
+
+def _cells(method: str, metric: Metric, by_task: Scores, tasks: Sequence[str]) -> list[Cell]:
+    cells = [Cell(task, method, metric, nested_mean({task: rows}), len(rows)) for task, rows in by_task.items()]
+    if len(tasks) > 1 and set(by_task) == set(tasks):
+        cells.append(Cell(MEAN, method, metric, nested_mean(by_task), min(map(len, by_task.values()))))
+    return cells
+
+
+def _differences(first: str, second: str, metric: Metric, a: Scores, b: Scores) -> list[Difference]:
+    """Paired differences on the tasks both have, with the seeds both have (a method without seeds has one)."""
+    shared = {task: (a[task], b[task]) for task in a if task in b}
+    paired = {task: _common_seeds(*rows) for task, rows in shared.items()}
+    found = [
+        Difference(task, first, second, metric, nested_difference({task: x}, {task: y}), max(len(x), len(y)))
+        for task, (x, y) in paired.items()
+    ]
+    if len(paired) > 1:
+        ours, theirs = ({task: rows[side] for task, rows in paired.items()} for side in (0, 1))
+        n_seeds = min(max(len(x), len(y)) for x, y in paired.values())
+        found.append(Difference(MEAN, first, second, metric, nested_difference(ours, theirs), n_seeds))
+    return found
+
+
+def _common_seeds(a: list[Any], b: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Rows are in seed order; where both have several, the first common number of them is paired."""
+    if len(a) == 1 or len(b) == 1:
+        return a, b
+    n = min(len(a), len(b))
+    return a[:n], b[:n]
+
+
+def comparison_rows(summary: Summary) -> list[dict[str, Any]]:
+    """The differences as rows of `comparisons.jsonl`."""
+    return [
+        {**{k: v for k, v in asdict(d).items() if k != "interval"}, "value": d.interval.value}
+        | {"ci_low": d.interval.low, "ci_high": d.interval.high, "n": d.interval.n}
+        for d in summary.differences
+    ]
+
+
+def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Accuracy bars, and for each fitted task its alpha map and fitting curve (first seed).
+
+    Returns:
+        Name -> (figure, the numbers it was drawn from), for `save_figures`.
+    """
+    from site_interp.plots import AccuracyRow, LossTrace, accuracy_bars, fitting_curve, head_map
+
+    figures: dict[str, tuple[Any, dict[str, Any]]] = {}
+    metrics: tuple[tuple[Metric, str], ...] = (("prefix_match", "prefix match"), ("first_token", "first token right"))
+    for metric, words in metrics:
+        rows = [
+            AccuracyRow(_short(c.task), c.method, c.interval.value, c.interval.low, c.interval.high)
+            for task in (*summary.tasks, MEAN)
+            for method in summary.methods
+            if (c := summary.cell(task, method, metric)) is not None
+        ]
+        if rows:
+            title = f"{units[0].model}, {words}"
+            figures[f"accuracy_{metric}"] = (
+                accuracy_bars(rows, title=title, metric=words),
+                {"metric": metric, "model": units[0].model, "rows": [asdict(row) for row in rows]},
+            )
+    traces = []
+    for unit in _first_fitted(units, out):
+        adapter = Adapter.from_pretrained(adapter_folder(out, unit))
+        name = _short(unit.task.name)
+        alpha = adapter.selection.alpha
+        title = f"{name}: alpha of each head ({unit.model}, seed {unit.seed})"
+        figures[f"alpha_{unit.task.name}"] = (
+            head_map(alpha, title=title),
+            {"task": unit.task.name, "seed": unit.seed, "model": unit.model, "alpha": alpha.tolist()},
+        )
+        if (trace := adapter.selection.trace) is not None:
+            steps = list(range(1, len(trace.train_loss) + 1))
+            traces.append(
+                LossTrace(name, steps, trace.train_loss, trace.valid_steps, trace.valid_loss, trace.chosen_step)
+            )
+    if traces:
+        figures["fitting"] = (
+            fitting_curve(traces, title=f"{units[0].model}: first-token cross-entropy while alpha was fitted"),
+            {"model": units[0].model, "traces": [asdict(trace) for trace in traces]},
+        )
+    return figures
+
+
+def _first_fitted(units: Sequence[Unit], out: Path) -> list[Unit]:
+    """For each task the first SITE unit whose adapter is there."""
+    first: dict[str, Unit] = {}
+    for unit in units:
+        if unit.method.name == "site" and (adapter_folder(out, unit) / "adapter_config.json").is_file():
+            first.setdefault(unit.task.name, unit)
+    return list(first.values())
+
+
+def _short(task: str) -> str:
+    return task.split("/", 1)[-1]

@@ -1,0 +1,293 @@
+"""Learning alpha by gradient with the model frozen: many runs step together in one batch on prefixes computed once.
+
+A run is one (task, seed). A row of a batch is one training example of one run, with that run's target and alpha.
+Adam is elementwise, so runs that share a batch do not touch each other; one run is the special case.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from site_interp.embedding import TaskEmbedding
+from site_interp.errors import UserError
+from site_interp.injection import Intervention, injected_logits
+from site_interp.model import Model
+from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, encode_prompts, kv_bytes
+from site_interp.selection import PAPER, FitSettings, FitTrace, HeadSelection
+from site_interp.tasks import Labelled, Task, sub_seed
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """One selection to be fitted: an embedding and the labelled examples of its task.
+
+    Args:
+        embedding: The target of every head; its template writes the prompts.
+        labelled: Training and validation examples; counts those used.
+        seed: Decides the order of the training examples.
+    """
+
+    embedding: TaskEmbedding
+    labelled: Labelled
+    seed: int
+
+
+def fit_selection(
+    model: Model,
+    task: Task | Labelled,
+    embedding: TaskEmbedding,
+    *,
+    seed: int = 0,
+    settings: FitSettings = PAPER,
+    memory: int = DEFAULT_MEMORY,
+    progress: Progress = lambda _: None,
+) -> HeadSelection:
+    """Fit one alpha per head so that zero-shot prompts, injected once, give the task's answers.
+
+        minimise  - log p(first answer token | zero-shot prompt, z[l, h] <- lerp(z[l, h], t[l, h], alpha[l, h]))
+        alpha = sigmoid(logits)
+
+    Adam from logits 0, cross-entropy of the first answer token only, validation on held-out examples (SITE, section 3).
+
+    Args:
+        model: Frozen during the fit, as before afterwards.
+        task: Its training and validation splits are used; a `Labelled` counts the answers looked at.
+        embedding: The target, from `embed_task`.
+        seed: Decides the order of the training examples.
+        settings: Steps, batch size, step size, validation.
+        memory: Budget in bytes, beside the model.
+        progress: Called with the steps done.
+
+    Returns:
+        The selection of the best validated step (or the last, by `settings.checkpoint`), with its trace.
+
+    Raises:
+        UserError: No training or validation examples, or prompts that do not fit in the budget.
+
+    Example:
+        selection = fit_selection(model, task, embed_task(model, task))
+    """
+    run = FitRun(embedding, task if isinstance(task, Labelled) else Labelled(task), seed)
+    return fit_selections(model, [run], settings=settings, memory=memory, progress=progress)[0]
+
+
+def fit_selections(
+    model: Model,
+    runs: Sequence[FitRun],
+    *,
+    settings: FitSettings = PAPER,
+    memory: int = DEFAULT_MEMORY,
+    progress: Progress = lambda _: None,
+) -> list[HeadSelection]:
+    """Fit many runs together; each comes out as it would alone, up to rounding.
+
+    Runs whose validation prompts do not fit in the budget together are fitted one part after the other. `progress` is
+    called with run-steps: one step of one run counts 1.
+
+    Returns:
+        One selection for each run, in their order.
+    """
+    plans = [_plan(model, run, settings) for run in runs]
+    texts = dict.fromkeys(prompt for plan in plans for prompt, _ in plan.valid)
+    if len(runs) > 1 and kv_bytes(model, sum(len(model.token_ids(text)) for text in texts)) > memory // 4:
+        half = len(runs) // 2
+        parts = (runs[:half], runs[half:])
+        return [
+            selection
+            for part in parts
+            for selection in fit_selections(model, part, settings=settings, memory=memory, progress=progress)
+        ]
+    with model.frozen():
+        return _fit(model, runs, plans, settings, memory, progress)
+
+
+Item = tuple[str, int]  # a zero-shot prompt and the id of its first answer token
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Everything a run will look at, drawn before the first step."""
+
+    steps: tuple[tuple[Item, ...], ...]
+    valid: tuple[Item, ...]
+
+
+def _plan(model: Model, run: FitRun, settings: FitSettings) -> _Plan:
+    labelled, template = run.labelled, run.embedding.template
+    if not labelled.n_train or not labelled.n_valid:
+        raise UserError(
+            f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
+            "examples, and needs at least one of each."
+        )
+    chooser = random.Random(sub_seed(run.seed, "fitting order", labelled.task))
+    drawn = [chooser.choices(range(labelled.n_train), k=settings.batch_size) for _ in range(settings.n_steps)]
+    shuffled = list(range(labelled.n_valid))
+    random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
+
+    def item(text: str, answer: str) -> Item:
+        prompt = template.zero_shot(text)
+        return prompt, model.answer_ids(prompt, template.answer(answer))[0]
+
+    items = {}
+    for index in sorted({index for step in drawn for index in step}):
+        (example,) = labelled.train([index])
+        items[index] = item(example.input, example.answer)
+    valid = tuple(item(e.input, e.answer) for e in labelled.valid(shuffled[: settings.n_valid]))
+    return _Plan(tuple(tuple(items[index] for index in step) for step in drawn), valid)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One prompt of one run in a batch."""
+
+    run: int
+    prompt: str
+    answer: int
+
+
+class _Encoded:
+    """Prompts encoded and kept, found by their text."""
+
+    def __init__(self, model: Model, prompts: Sequence[str], memory: int) -> None:
+        self.buckets = encode_prompts(model, prompts, memory=memory)
+        self.place = {
+            prompts[row]: (bucket, index)
+            for bucket, prefixes in enumerate(self.buckets)
+            for index, row in enumerate(prefixes.rows.tolist())
+        }
+
+    def batches(self, rows: Sequence[_Row], max_rows: int) -> list[tuple[Prefixes, list[_Row]]]:
+        """The rows gathered bucket by bucket, at most `max_rows` in each batch."""
+        gathered = []
+        for bucket, prefixes in enumerate(self.buckets):
+            members = [row for row in rows if self.place[row.prompt][0] == bucket]
+            for start in range(0, len(members), max_rows):
+                part = members[start : start + max_rows]
+                chosen = torch.tensor([self.place[row.prompt][1] for row in part], device=prefixes.ids.device)
+                gathered.append((prefixes.select(chosen), part))
+        return gathered
+
+
+def _fit(
+    model: Model,
+    runs: Sequence[FitRun],
+    plans: Sequence[_Plan],
+    settings: FitSettings,
+    memory: int,
+    progress: Progress,
+) -> list[HeadSelection]:
+    targets = torch.stack([run.embedding.mean for run in runs]).to(model.device, torch.float32)
+    logits = torch.zeros(len(runs), model.n_layers, model.n_heads, device=model.device, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=settings.lr)
+    valid_rows = [_Row(run, prompt, answer) for run, plan in enumerate(plans) for prompt, answer in plan.valid]
+    valid = _Encoded(model, list(dict.fromkeys(row.prompt for row in valid_rows)), memory // 4)
+    losses: list[list[float]] = [[] for _ in runs]
+    validations: list[list[tuple[int, float, Tensor]]] = [[] for _ in runs]
+    for first, last in _windows(model, plans, settings.n_steps, memory // 2):
+        prompts = dict.fromkeys(prompt for plan in plans for step in plan.steps[first:last] for prompt, _ in step)
+        train = _Encoded(model, list(prompts), memory // 4)
+        for step in range(first, last):
+            rows = [_Row(run, *item) for run, plan in enumerate(plans) for item in plan.steps[step]]
+            optimizer.zero_grad()
+            per_row = _losses(train, rows, targets, logits, memory // 4, backward=True)
+            optimizer.step()
+            for run, loss in enumerate(_means(rows, per_row, len(runs))):
+                losses[run].append(loss)
+            if (step + 1) % settings.validate_every == 0 or step + 1 == settings.n_steps:
+                with torch.no_grad():
+                    per_row = _losses(valid, valid_rows, targets, logits, memory // 4, backward=False)
+                for run, loss in enumerate(_means(valid_rows, per_row, len(runs))):
+                    validations[run].append((step + 1, loss, logits[run].detach().clone()))
+            progress(len(runs))
+    return [
+        _selection(run, train_losses, validated, settings)
+        for run, train_losses, validated in zip(runs, losses, validations, strict=True)
+    ]
+
+
+def _windows(model: Model, plans: Sequence[_Plan], n_steps: int, memory: int) -> list[tuple[int, int]]:
+    """Stretches of steps whose distinct prompts fit in the budget; usually one that holds them all."""
+    windows, first, seen, held = [], 0, set[str](), 0
+    for step in range(n_steps):
+        new = {prompt for plan in plans for prompt, _ in plan.steps[step]} - seen
+        size = kv_bytes(model, sum(len(model.token_ids(prompt)) for prompt in new))
+        if held + size > memory and step > first:
+            windows.append((first, step))
+            first, held = step, 0
+            seen.clear()
+            new = {prompt for plan in plans for prompt, _ in plan.steps[step]}
+            size = kv_bytes(model, sum(len(model.token_ids(prompt)) for prompt in new))
+        seen |= new
+        held += size
+    return [*windows, (first, n_steps)]
+
+
+def _losses(
+    encoded: _Encoded,
+    rows: Sequence[_Row],
+    targets: Float[Tensor, "run layer head d_head"],
+    logits: Float[Tensor, "run layer head"],
+    memory: int,
+    *,
+    backward: bool,
+) -> dict[int, list[float]]:
+    """First-token cross-entropy of each row, by run; with `backward`, the gradient of the sum of the runs' means."""
+    found: dict[int, list[float]] = {}
+    n_rows = [0] * len(targets)
+    for row in rows:
+        n_rows[row.run] += 1
+    max_rows = max(1, memory // _row_bytes(encoded, backward=backward))
+    for prefixes, members in encoded.batches(rows, max_rows):
+        of_run = torch.tensor([row.run for row in members], device=logits.device)
+        answers = torch.tensor([row.answer for row in members], device=logits.device)
+        intervention = Intervention(targets[of_run], torch.sigmoid(logits[of_run]))
+        loss = torch.nn.functional.cross_entropy(injected_logits(prefixes, intervention), answers, reduction="none")
+        if backward:
+            weights = torch.tensor([1 / n_rows[row.run] for row in members], device=loss.device)
+            (loss * weights).sum().backward()
+        for row, value in zip(members, loss.tolist(), strict=True):
+            found.setdefault(row.run, []).append(value)
+    return found
+
+
+def _row_bytes(encoded: _Encoded, *, backward: bool) -> int:
+    """What one row of a step holds at its peak: its keys and values (gathered, extended, spread over query heads for
+    the backward pass), the activations of one token and its logits.
+    """
+    model = encoded.buckets[0].model
+    longest = max(prefixes.ids.shape[1] for prefixes in encoded.buckets)
+    spread = 2 + model.n_heads // model.n_kv_heads
+    activations = 4 * model.n_layers * 40 * model.d_model
+    if backward:
+        return spread * kv_bytes(model, longest) + activations + 16 * model.d_vocab
+    return 2 * kv_bytes(model, longest) + activations // model.n_layers + 12 * model.d_vocab
+
+
+def _means(rows: Sequence[_Row], per_run: dict[int, list[float]], n_runs: int) -> list[float]:
+    means = [sum(per_run[run]) / len(per_run[run]) for run in range(n_runs)]
+    for run, mean in enumerate(means):
+        if mean != mean or mean == float("inf"):
+            raise RuntimeError(
+                f"The loss of run {run} is not finite ({mean}), first prompt {rows[0].prompt[:40]!r}. Load the model "
+                "in float32, and check the task embedding for values that are not finite."
+            )
+    return means
+
+
+def _selection(
+    run: FitRun, losses: Sequence[float], validated: Sequence[tuple[int, float, Tensor]], settings: FitSettings
+) -> HeadSelection:
+    step, _, logits = min(validated, key=lambda found: found[1]) if settings.checkpoint == "best" else validated[-1]
+    trace = FitTrace(
+        train_loss=tuple(losses),
+        valid_steps=tuple(found[0] for found in validated),
+        valid_loss=tuple(found[1] for found in validated),
+        chosen_step=step,
+    )
+    return HeadSelection(logits.cpu(), trace, settings, run.seed, run.labelled.n_used)

@@ -1,0 +1,21 @@
+"""The seam to TransformerLens and transformers: everything that knows a backend is in this folder."""
+
+from site_interp.model.bundled import bundled_models, is_cached
+from site_interp.model.decode import decode_greedy
+from site_interp.model.fingerprint import Fingerprint
+from site_interp.model.load import load_model
+from site_interp.model.model import Call, Hook, Model, select_rows
+from site_interp.model.padding import pad_left
+
+__all__ = [
+    "Call",
+    "Fingerprint",
+    "Hook",
+    "Model",
+    "bundled_models",
+    "decode_greedy",
+    "is_cached",
+    "load_model",
+    "pad_left",
+    "select_rows",
+]

@@ -1,0 +1,259 @@
+"""Getting a `Model`: from a bundled name, a Hugging Face id or folder, or an object the caller has; checked at load."""
+
+import copy
+import difflib
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from site_interp.errors import UserError
+from site_interp.model.bundled import bundled_model_path, bundled_models
+from site_interp.model.fingerprint import (
+    N_PROBE_VALUES,
+    PROBE_TEXTS,
+    Fingerprint,
+    probe_heads,
+    tokenizer_hash,
+    weights_hash,
+)
+from site_interp.model.model import Model, select_rows
+from site_interp.model.padding import pad_left
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# Largest difference between cached and uncached logits, as a share of the largest logit. A broken cache is off by more
+# than a tenth in any precision; fp32 rounding stays below 1e-5.
+CACHE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
+
+
+def load_model(
+    source: Any = "smollm2-135m",
+    *,
+    device: str = "auto",
+    dtype: str | torch.dtype | None = None,
+    revision: str | None = None,
+    tokenizer: Any = None,
+) -> Model:
+    """A model ready for prefixes, injection and fitting.
+
+    Args:
+        source: A bundled name (`smollm2-135m`, `gemma-3-270m`), a Hugging Face id, a folder, a TransformerLens bridge,
+            or a Hugging Face model. An object of the caller is given back as it was by `close()`.
+        device: `auto` takes CUDA where it is, otherwise the CPU; ignored for an object of the caller.
+        dtype: `float32`, `bfloat16` or `float16`; by default fp32 on the CPU and bf16 on a GPU.
+        revision: Revision of a Hugging Face id.
+        tokenizer: For an object of the caller, where its own files do not say which.
+
+    Raises:
+        UserError: Unknown name, unreachable files, no such device, or a model that fails the check at load.
+
+    Example:
+        model = load_model("smollm2-135m")
+    """
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, str | Path):
+        place = _device(device)
+        wanted = _dtype(dtype, place)
+        inner, tokenizer, name = _from_files(str(source), place, wanted, revision, tokenizer)
+        bridge = _boot(inner, tokenizer, name)
+        return _checked(bridge, tokenizer, str(source), revision, lambda: None)
+    return _from_object(source, tokenizer, revision)
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise UserError(f"Cannot use device {device!r}: it is no device. Use 'auto', 'cpu' or 'cuda'.") from None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"Cannot use device {device!r}: this machine or this build of torch has no CUDA. Use 'cpu'.")
+    return place
+
+
+def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
+    if dtype is None:
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    wanted = DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+    if wanted is None or wanted not in DTYPES.values():
+        raise UserError(f"Cannot load a model as {dtype!r}: use one of {', '.join(DTYPES)}.")
+    return wanted
+
+
+def _from_files(
+    name: str, device: torch.device, dtype: torch.dtype, revision: str | None, tokenizer: Any
+) -> tuple[Any, Any, str]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = str(bundled_model_path(name)) if name in bundled_models() else name
+    try:
+        with _Quiet():
+            tokenizer = tokenizer or AutoTokenizer.from_pretrained(folder, revision=revision)
+            inner = AutoModelForCausalLM.from_pretrained(
+                folder, revision=revision, dtype=dtype, attn_implementation="eager"
+            )
+    except (OSError, ValueError) as error:
+        near = difflib.get_close_matches(name, bundled_models(), n=2, cutoff=0.4)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"Cannot load the model {name!r}: it is neither bundled ({', '.join(bundled_models())}), nor a readable "
+            f"folder, nor a Hugging Face id within reach ({reason}).{hint}"
+        ) from None
+    return inner.to(device).eval(), tokenizer, folder  # type: ignore[arg-type]
+
+
+def _boot(inner: Any, tokenizer: Any, name: str) -> Any:
+    from transformer_lens.model_bridge import TransformerBridge
+
+    if not getattr(inner.config, "architectures", None):
+        inner.config.architectures = [type(inner).__name__]  # the bridge chooses its adapter by this field
+    with _Quiet():
+        return TransformerBridge.boot_transformers(
+            name, hf_model=inner, tokenizer=copy.deepcopy(tokenizer), dtype=inner.dtype, device=inner.device
+        )
+
+
+def _from_object(source: Any, tokenizer: Any, revision: str | None) -> Model:
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import AutoTokenizer, PreTrainedModel
+
+    if isinstance(source, TransformerBridge):
+        inner, name = source.original_model, str(source.cfg.model_name)
+    elif isinstance(source, PreTrainedModel):
+        inner, name = source, str(source.config._name_or_path or type(source).__name__)
+    else:
+        raise UserError(
+            f"Cannot use a {type(source).__name__} as a model: give a name, a folder, a TransformerLens bridge or a "
+            "Hugging Face model."
+        )
+    restore = _remember(inner)
+    try:
+        if tokenizer is None:
+            with _Quiet():
+                tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+        bridge = source if isinstance(source, TransformerBridge) else _boot(inner.eval(), tokenizer, name)
+        inner.eval()
+        return _checked(bridge, tokenizer, name, revision, restore)
+    except BaseException as error:
+        restore()
+        if isinstance(error, OSError):
+            raise UserError(
+                f"Cannot find the tokenizer of {name!r}. Pass it: load_model(model, tokenizer=...)."
+            ) from None
+        raise
+
+
+def _remember(inner: Any) -> Callable[[], None]:
+    """What a caller's Hugging Face model was like, as a function that makes it so again."""
+    children = {module: dict(module._modules) for module in inner.modules()}
+    own_attributes = {module: dict(module.__dict__) for module in inner.modules()}
+    training = {module: module.training for module in inner.modules()}
+    gradients = [(parameter, parameter.requires_grad) for parameter in inner.parameters()]
+    attention, architectures = inner.config._attn_implementation, inner.config.architectures
+
+    def restore() -> None:
+        for module, named in children.items():
+            module.__dict__.clear()
+            module.__dict__.update(own_attributes[module])
+            module._modules = dict(named)
+            module.training = training[module]
+        for parameter, flag in gradients:
+            parameter.requires_grad_(flag)
+        inner.config._attn_implementation = attention
+        inner.config.architectures = architectures
+
+    return restore
+
+
+class _Quiet:
+    """Silence progress bars and warnings of loading; errors still come through."""
+
+    def __enter__(self) -> None:
+        from transformers.utils import logging
+
+        self._bars = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        warnings.simplefilter("ignore")
+
+    def __exit__(self, *_: object) -> None:
+        from transformers.utils import logging
+
+        self._warnings.__exit__(None, None, None)
+        if self._bars:
+            logging.enable_progress_bar()
+
+
+def _checked(bridge: Any, tokenizer: Any, name: str, revision: str | None, restore: Callable[[], None]) -> Model:
+    """Build the Model and run the check: z has its shape, cached logits equal uncached ones, all is finite."""
+    cfg, inner = bridge.cfg, bridge.original_model
+    config = inner.config.get_text_config()
+    model = Model(
+        name=name,
+        bridge=bridge,
+        tokenizer=tokenizer,
+        n_layers=cfg.n_layers,
+        n_heads=cfg.n_heads,
+        d_head=cfg.d_head,
+        d_model=cfg.d_model,
+        d_vocab=cfg.d_vocab,
+        n_ctx=cfg.n_ctx,
+        n_kv_heads=getattr(config, "num_key_value_heads", None) or cfg.n_heads,
+        device=inner.device,
+        dtype=inner.dtype,
+        fingerprint=Fingerprint({}, "", "", ()),
+        revision=revision,
+        restore=restore,
+    )
+    z = _check(model)
+    values = [z[text, layer, head, :N_PROBE_VALUES] for text in range(len(z)) for layer, head in
+              probe_heads(model.n_layers, model.n_heads)]  # fmt: skip
+    fingerprint = Fingerprint(
+        architecture={
+            "type": inner.config.model_type,
+            **{key: getattr(model, key) for key in ("n_layers", "n_heads", "d_head", "d_model", "d_vocab")},
+        },
+        tokenizer=tokenizer_hash(tokenizer),
+        weights=weights_hash(inner.parameters()),
+        probe=tuple(round(value, 5) for value in torch.cat(values).tolist()),
+    )
+    return replace(model, fingerprint=fingerprint)
+
+
+@torch.no_grad()
+def _check(model: Model) -> Tensor:
+    """Run the probe texts with and without the cache; returns z of their last tokens, [text layer head d_head]."""
+    ids, mask = pad_left([model.token_ids(text) for text in PROBE_TEXTS], model.device)
+    seen: dict[int, Tensor] = {}
+    hooks = [(model.hook_z(layer), lambda z, layer=layer: seen.__setitem__(layer, z[:, -1])) for layer in
+             range(model.n_layers)]  # fmt: skip
+    uncached, _ = model.forward(ids, mask, n_logits=1)
+    _, cache = model.forward(ids[:, :-1], mask[:, :-1], n_logits=1)
+    with model.hooked(hooks):
+        cached, _ = model.forward(ids[:, -1:], mask, select_rows(cache), n_logits=1)
+    versions = ", ".join(f"{package} {version(package)}" for package in ("transformers", "transformer-lens", "torch"))
+    problem = None
+    shape = (len(PROBE_TEXTS), model.n_heads, model.d_head)
+    if wrong := [layer for layer in range(model.n_layers) if tuple(seen[layer].shape) != shape]:
+        problem = f"hook_z of layer {wrong[0]} has shape {tuple(seen[wrong[0]].shape)} instead of {shape}"
+    elif not (uncached.isfinite().all() and cached.isfinite().all()):
+        problem = "its logits are not finite"
+    else:
+        deviation = float((cached - uncached).abs().max() / uncached.abs().max().clamp(min=1e-6))
+        if deviation > CACHE_TOLERANCE[model.dtype]:
+            problem = f"logits with the key/value cache differ from those without it by {deviation:.1%}"
+    if problem:
+        raise UserError(
+            f"Model {model.name!r} failed the check at load: {problem} ({versions}). Install the pinned versions "
+            "(constraints.txt): transformers 5.24 and later break cached decoding under TransformerLens 4.3."
+        )
+    return torch.stack([seen[layer].float() for layer in range(model.n_layers)], dim=1).cpu()

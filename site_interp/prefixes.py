@@ -1,0 +1,149 @@
+"""Prompts with all positions but the last already computed, so that everything later is one token per prompt.
+
+In a causal model nothing before the last token sees an injection there. Keys and values of the earlier positions are
+computed once, without gradient; fitting, sweeps and generation go on from them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from site_interp.model import Model, pad_left, select_rows
+
+GIB = 1 << 30
+DEFAULT_MEMORY = 4 * GIB
+# Prompts share a bucket while the longest is at most so much longer than the shortest: more padding costs more than a
+# further forward saves.
+BUCKET_RATIO, BUCKET_SLACK = 1.25, 2
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """A bucket of prompts of similar length, padded on the left, all but the last token computed.
+
+    Args:
+        model: The model that computed them.
+        ids: Token ids, [batch pos]; the last column is each prompt's last token.
+        mask: 1 for real tokens.
+        cache: Keys and values of all columns but the last; None where prompts have one token.
+        rows: Place of each row among the prompts that were encoded together.
+    """
+
+    model: Model = field(repr=False)
+    ids: Int[Tensor, "batch pos"]
+    mask: Int[Tensor, "batch pos"]
+    cache: Any = field(repr=False)
+    rows: Int[Tensor, " batch"]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, chosen: Int[Tensor, " chosen"]) -> "Prefixes":
+        """The same prompts in another choice and order, repeats allowed."""
+        return Prefixes(
+            self.model, self.ids[chosen], self.mask[chosen], select_rows(self.cache, chosen), self.rows[chosen]
+        )
+
+    def run_last(
+        self, more: Int[Tensor, "batch more"] | None = None, *, n_logits: int = 1
+    ) -> tuple[Float[Tensor, "batch kept d_vocab"], Any]:
+        """Run the last token of each prompt, and further tokens after it, on the kept prefix.
+
+        Args:
+            more: Tokens after the prompt, right padded: padding after the last token of interest is harmless.
+            n_logits: Logits of the last so many of these positions; 0 means all.
+
+        Returns:
+            Logits, and a cache that holds everything up to the last token run. The kept prefix stays as it is.
+        """
+        ids, mask = self.ids[:, -1:], self.mask
+        if more is not None:
+            ids = torch.cat([ids, more], dim=1)
+            mask = torch.cat([mask, torch.ones_like(more)], dim=1)
+        return self.model.forward(ids, mask, select_rows(self.cache), n_logits=n_logits)
+
+
+def kv_bytes(model: Model, n_tokens: int) -> int:
+    """Memory of the keys and values of so many tokens."""
+    return 2 * model.n_layers * model.n_kv_heads * model.d_head * model.dtype.itemsize * n_tokens
+
+
+def forward_bytes(model: Model, n_tokens: int, *, n_rows: int) -> int:
+    """A generous estimate of what a forward of `n_tokens` new tokens in `n_rows` rows holds at its peak.
+
+    The widest layer's activations in fp32, attention scores over the row, and logits of one position per row.
+    """
+    longest = -(-n_tokens // max(n_rows, 1))
+    wide = 16 * model.d_model + 4 * model.n_heads * longest
+    return 4 * (n_tokens * wide + 3 * n_rows * model.d_vocab)
+
+
+def length_buckets(lengths: Sequence[int], fits: Callable[[int, int], bool]) -> list[list[int]]:
+    """Group rows of similar length, shortest first, so that padding wastes little.
+
+    Args:
+        lengths: Tokens of each row.
+        fits: Whether so many rows of so many tokens fit in memory; one row is always accepted.
+
+    Returns:
+        Lists of indices into `lengths`; rows of one token never share a bucket with longer ones.
+
+    Example:
+        >>> length_buckets([5, 40, 6, 41], lambda n_rows, length: True)
+        [[0, 2], [1, 3]]
+    """
+    buckets: list[list[int]] = []
+    shortest = 0
+    for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
+        length = lengths[index]
+        near = length <= max(shortest * BUCKET_RATIO, shortest + BUCKET_SLACK) and (shortest > 1 or length == 1)
+        if buckets and near and fits(len(buckets[-1]) + 1, length):
+            buckets[-1].append(index)
+        else:
+            buckets.append([index])
+            shortest = length
+    return buckets
+
+
+def iterate_prefixes(
+    model: Model, prompts: Sequence[str], *, memory: int = DEFAULT_MEMORY, max_rows: int | None = None
+) -> Iterator[Prefixes]:
+    """Encode prompts bucket by bucket; a bucket's memory is free again when the caller lets go of it.
+
+    Args:
+        model: The model to run.
+        prompts: Texts, each ending in the token where an injection would happen.
+        memory: Budget in bytes for one bucket, its forward included.
+        max_rows: At most so many prompts in a bucket.
+
+    Raises:
+        UserError: A prompt without tokens or longer than the context.
+    """
+    tokens = [model.token_ids(prompt) for prompt in prompts]
+
+    def fits(n_rows: int, length: int) -> bool:
+        if max_rows is not None and n_rows > max_rows:
+            return False
+        needed = kv_bytes(model, n_rows * length) + forward_bytes(model, n_rows * length, n_rows=n_rows)
+        return needed <= memory
+
+    for bucket in length_buckets([len(row) for row in tokens], fits):
+        yield _encode_bucket(model, [tokens[index] for index in bucket], bucket)
+
+
+def encode_prompts(model: Model, prompts: Sequence[str], *, memory: int = DEFAULT_MEMORY) -> list[Prefixes]:
+    """All prompts encoded and kept, in buckets of similar length; the caller answers for the total memory."""
+    return list(iterate_prefixes(model, prompts, memory=memory))
+
+
+@torch.no_grad()
+def _encode_bucket(model: Model, tokens: Sequence[Sequence[int]], rows: Sequence[int]) -> Prefixes:
+    ids, mask = pad_left(tokens, model.device)
+    cache = None
+    if ids.shape[1] > 1:
+        _, cache = model.forward(ids[:, :-1], mask[:, :-1], n_logits=1)
+    return Prefixes(model, ids, mask, cache, torch.tensor(rows, device=model.device))

@@ -1,0 +1,109 @@
+"""Head selection: one alpha in [0, 1] per head, kept as logits, with the trace of the fit it came from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from site_interp.errors import UserError
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How alpha is fitted.
+
+    Args:
+        n_steps: Steps of Adam.
+        batch_size: Training examples of a run in each step, drawn with replacement.
+        lr: Adam step size, in logits of alpha.
+        validate_every: Steps between validations.
+        n_valid: At most so many validation examples.
+        checkpoint: `best` keeps the step with the lowest validation loss; `last` the last one, as the released SITE
+            code does.
+    """
+
+    n_steps: int = 400
+    batch_size: int = 1
+    lr: float = 0.2
+    validate_every: int = 50
+    n_valid: int = 100
+    checkpoint: Literal["best", "last"] = "best"
+
+    def __post_init__(self) -> None:
+        counts = (self.n_steps, self.batch_size, self.validate_every, self.n_valid)
+        if min(counts) < 1 or not 0 < self.lr < float("inf") or self.checkpoint not in ("best", "last"):
+            raise UserError(
+                f"Cannot fit with {self}: steps, batch size, validation interval and examples must be at least 1, lr "
+                "above 0 and the checkpoint 'best' or 'last'."
+            )
+
+
+PAPER = FitSettings()
+
+
+@dataclass(frozen=True)
+class FitTrace:
+    """How a fit went.
+
+    Args:
+        train_loss: Cross-entropy of the first answer token at each step, in nats, mean over the step's examples.
+        valid_steps: Steps after which validation was run, counted from 1.
+        valid_loss: Mean validation cross-entropy there, in nats.
+        chosen_step: The step whose selection was kept.
+    """
+
+    train_loss: tuple[float, ...]
+    valid_steps: tuple[int, ...]
+    valid_loss: tuple[float, ...]
+    chosen_step: int
+
+
+@dataclass(frozen=True)
+class HeadSelection:
+    """Which heads take the task embedding, softly.
+
+    Args:
+        logits: alpha = sigmoid(logits). Rank heads by logits: fp32 sigmoid is exactly 1 from 17 on.
+        trace: How the fit went; None for a selection that was not fitted.
+        settings: What it was fitted with; None for one that was not.
+        seed: Seed of the fit.
+        n_labels: Distinct labelled examples used, validation included.
+    """
+
+    logits: Float[Tensor, "layer head"]
+    trace: FitTrace | None = None
+    settings: FitSettings | None = None
+    seed: int = 0
+    n_labels: int = 0
+
+    @property
+    def alpha(self) -> Float[Tensor, "layer head"]:
+        """Share taken from the task embedding, per head."""
+        return torch.sigmoid(self.logits)
+
+    @property
+    def n_open(self) -> int:
+        """Heads that take nearly all of the task embedding: alpha above 0.9."""
+        return int((self.alpha > 0.9).sum())
+
+    def ranking(self) -> list[tuple[int, int]]:
+        """(layer, head) pairs, highest alpha first; equal logits keep layer order."""
+        n_heads = self.logits.shape[1]
+        order = self.logits.flatten().argsort(descending=True, stable=True).tolist()
+        return [divmod(index, n_heads) for index in order]
+
+    def top(self, k: int) -> Float[Tensor, "layer head"]:
+        """A hard alpha: 1 on the k heads that rank first, 0 elsewhere."""
+        return self._mask(self.ranking()[:k])
+
+    def bottom(self, k: int) -> Float[Tensor, "layer head"]:
+        """A hard alpha: 1 on the k heads that rank last, 0 elsewhere."""
+        return self._mask(self.ranking()[max(self.logits.numel() - k, 0) :])
+
+    def _mask(self, heads: list[tuple[int, int]]) -> Float[Tensor, "layer head"]:
+        mask = torch.zeros_like(self.logits)
+        for layer, head in heads:
+            mask[layer, head] = 1.0
+        return mask

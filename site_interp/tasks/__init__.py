@@ -1,0 +1,19 @@
+"""Tasks: (input, answers) pairs in three splits, from the bundled suite, a data folder or a user's own file."""
+
+from site_interp.tasks.labelled import Labelled
+from site_interp.tasks.load import SUITES, TaskInfo, list_tasks, load_suite, load_task, suite_task_names
+from site_interp.tasks.task import Example, Row, Task, sub_seed
+
+__all__ = [
+    "SUITES",
+    "Example",
+    "Labelled",
+    "Row",
+    "Task",
+    "TaskInfo",
+    "list_tasks",
+    "load_suite",
+    "load_task",
+    "sub_seed",
+    "suite_task_names",
+]

@@ -1,0 +1,186 @@
+"""From a name to a task: the names, where they lead, and the suites that group them."""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from site_interp.errors import UserError
+from site_interp.tasks import function_vectors
+from site_interp.tasks.bundled_tasks import BUNDLED, load_bundled
+from site_interp.tasks.files import SUFFIXES, read_rows
+from site_interp.tasks.splits import cut_splits
+from site_interp.tasks.task import Task
+
+SUITES: dict[str, str] = {
+    "demo": "the tasks that the demo runs, all bundled",
+    "bundled": "every bundled task",
+    "fv": "every Function Vectors task in the data folder",
+}
+
+Source = Literal["bundled", "fv"]
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """One line of a task listing.
+
+    Args:
+        name: Name to load the task by.
+        description: What input and answer are.
+        source: Where the task comes from.
+        sizes: Examples in train, valid and test; None where counting would mean reading the data.
+    """
+
+    name: str
+    description: str
+    source: Source
+    sizes: tuple[int, int, int] | None
+
+
+def load_task(
+    name: str | Path,
+    *,
+    data_dir: Path | str | None = None,
+    split_seed: int = 0,
+    keep_leaks: bool = False,
+    case_sensitive: bool | None = None,
+    input_column: str | None = None,
+    output_column: str | None = None,
+) -> Task:
+    """Load a task by name or path, split into train, valid and test.
+
+    Rows that share an input become one example: the first answer trains, every answer counts as right.
+
+    Args:
+        name: `antonym` or `bundled/antonym` for a bundled task; `fv/antonym` for one in the data folder; or the path
+            of a .json, .jsonl, .csv or .tsv file, or of a folder with train.json, valid.json and test.json.
+        data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
+        split_seed: Seed of the split where the source has none, and of the order of test examples.
+        keep_leaks: Keep given test examples whose (input, answer) pair also stands in train or valid.
+        case_sensitive: Whether metrics compare letter case; None leaves it to the task (for files: no).
+        input_column: Column of a file that holds the input; None means `input`.
+        output_column: Column of a file that holds the answer; None means `output`.
+
+    Raises:
+        UserError: No such task, no data folder, or data that cannot be read.
+
+    Example:
+        >>> task = load_task("country-capital")
+        >>> task.name, len(task.test) >= 50
+        ('bundled/country-capital', True)
+    """
+    columns = {"input_column": input_column or "input", "output_column": output_column or "output"}
+    text = str(name)
+    source, _, rest = text.rpartition("/")
+    if isinstance(name, str) and source in ("", "bundled") and rest in BUNDLED:
+        return load_bundled(rest, split_seed=split_seed, case_sensitive=case_sensitive)
+    if isinstance(name, str) and source == "fv" and rest:
+        folder = _find_folder(rest, data_dir)
+        if folder is not None:
+            return function_vectors.load_task_folder(
+                folder, split_seed=split_seed, keep_leaks=keep_leaks, case_sensitive=case_sensitive, **columns
+            )
+    path = Path(name).expanduser()
+    if path.is_dir() and function_vectors.is_task_folder(path):
+        return function_vectors.load_task_folder(
+            path, split_seed=split_seed, keep_leaks=keep_leaks, case_sensitive=case_sensitive, **columns
+        )
+    if path.is_file() or path.suffix.lower() in SUFFIXES:
+        return _load_file(path, split_seed=split_seed, case_sensitive=bool(case_sensitive), **columns)
+    raise UserError(_unknown_task(text, data_dir))
+
+
+def list_tasks(data_dir: Path | str | None = None) -> list[TaskInfo]:
+    """List the bundled tasks, then the Function Vectors tasks of the data folder, if there is one.
+
+    Args:
+        data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
+
+    Raises:
+        UserError: The data folder named does not exist.
+    """
+    infos = []
+    for name, bundled in BUNDLED.items():
+        task = load_bundled(name)
+        sizes = (len(task.train), len(task.valid), len(task.test))
+        infos.append(TaskInfo(task.name, bundled.description, "bundled", sizes))
+    root = function_vectors.find_root(data_dir)
+    for folder in function_vectors.task_folders(root) if root else ():
+        infos.append(TaskInfo(f"fv/{folder.name}", function_vectors.describe(folder.name), "fv", None))
+    return infos
+
+
+def suite_task_names(suite: str, data_dir: Path | str | None = None) -> tuple[str, ...]:
+    """The names of a suite's tasks, in the order in which they run.
+
+    Args:
+        suite: A key of `SUITES`.
+        data_dir: Folder that holds `fv/`, for the suite of that name.
+
+    Raises:
+        UserError: No such suite, or no tasks for it.
+    """
+    if suite in ("demo", "bundled"):
+        return tuple(f"bundled/{name}" for name in BUNDLED)
+    if suite != "fv":
+        raise UserError(f"Cannot load suite {suite!r}: the suites are {', '.join(SUITES)}.")
+    root = function_vectors.find_root(data_dir)
+    if root is None:
+        raise UserError(f"Cannot load suite 'fv': {_NO_DATA_DIR}")
+    names = tuple(f"fv/{folder.name}" for folder in function_vectors.task_folders(root))
+    if not names:
+        raise UserError(f"Cannot load suite 'fv': {str(root)!r} holds no task folder with train.json in it.")
+    return names
+
+
+def load_suite(suite: str, *, data_dir: Path | str | None = None, split_seed: int = 0) -> tuple[Task, ...]:
+    """Load every task of a suite.
+
+    Args:
+        suite: `demo`, `bundled` or `fv`.
+        data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
+        split_seed: Seed of the splits and of the order of test examples.
+
+    Raises:
+        UserError: No such suite, or data that cannot be read.
+    """
+    names = suite_task_names(suite, data_dir)
+    return tuple(load_task(name, data_dir=data_dir, split_seed=split_seed) for name in names)
+
+
+_NO_DATA_DIR = (
+    "no data folder is known. Give the folder that holds fv/ as data_dir (--data-dir), or in the environment "
+    f"variable {function_vectors.DATA_VARIABLE}."
+)
+
+
+def _find_folder(name: str, data_dir: Path | str | None) -> Path | None:
+    root = function_vectors.find_root(data_dir)
+    if root is None or not function_vectors.is_task_folder(root / name):
+        return None
+    return root / name
+
+
+def _load_file(path: Path, *, split_seed: int, case_sensitive: bool, input_column: str, output_column: str) -> Task:
+    name = f"file/{path.stem}"
+    rows = read_rows(path, input_column=input_column, output_column=output_column)
+    train, valid, test = cut_splits(rows, name=name, split_seed=split_seed)
+    return Task(name, train, valid, test, case_sensitive, split_seed, description=f"rows of {path.name}")
+
+
+def _unknown_task(name: str, data_dir: Path | str | None) -> str:
+    root = function_vectors.find_root(data_dir)
+    if name.startswith("fv/") and root is None:
+        return f"Cannot load task {name!r}: {_NO_DATA_DIR}"
+    known = {f"bundled/{task}": task for task in BUNDLED}
+    if root is not None:
+        known |= {f"fv/{folder.name}": folder.name for folder in function_vectors.task_folders(root)}
+    bare = difflib.get_close_matches(name.rpartition("/")[2], sorted(set(known.values())), n=3, cutoff=0.6)
+    nearest = [full for close in bare for full, short in known.items() if short == close]
+    if nearest:
+        return f"Cannot load task {name!r}: there is no such task. Did you mean {' or '.join(nearest)}?"
+    return (
+        f"Cannot load task {name!r}: there is no such task or file. Bundled tasks are {', '.join(BUNDLED)}; "
+        "any other name is read as fv/NAME or as a path."
+    )

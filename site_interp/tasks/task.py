@@ -1,0 +1,88 @@
+"""What a task is: (input, answers) pairs in three splits, with the facts that every later number depends on."""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Example:
+    """One input and every answer that counts as right; the first answer is the one trained on."""
+
+    input: str
+    answers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.answers:
+            raise ValueError(f"Cannot make an example of {self.input!r}: it has no answer. Leave the row out.")
+
+    @property
+    def answer(self) -> str:
+        """The answer used for training and in demonstrations."""
+        return self.answers[0]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A named task with its splits, as loaded; nothing in it changes afterwards.
+
+    Args:
+        name: `source/name`, for example `bundled/antonym` or `fv/antonym`.
+        train, valid, test: The splits; no (input, answer) pair of one stands in another, unless leaks were kept on
+            request.
+        case_sensitive: Whether metrics compare upper and lower case as written.
+        split_seed: Seed of the split where the source has none, and of the order of test examples.
+        description: One line for listings and figures.
+        n_leaked: Given test rows left out because the same pair stands in train or valid.
+    """
+
+    name: str
+    train: tuple[Example, ...]
+    valid: tuple[Example, ...]
+    test: tuple[Example, ...]
+    case_sensitive: bool = False
+    split_seed: int = 0
+    description: str = ""
+    n_leaked: int = 0
+
+    @property
+    def split_hash(self) -> str:
+        """A hash of every example and of where it stands; equal hashes mean the same splits."""
+        content = [[[e.input, list(e.answers)] for e in split] for split in (self.train, self.valid, self.test)]
+        text = json.dumps([self.name, self.case_sensitive, self.split_seed, content], ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def test_examples(self, n: int | None = None) -> tuple[Example, ...]:
+        """The first `n` test examples after a shuffle by `split_seed`: the same for all methods and seeds.
+
+        Args:
+            n: How many; None or more than there are means all.
+        """
+        order = list(range(len(self.test)))
+        random.Random(sub_seed(self.split_seed, "test order", self.name)).shuffle(order)
+        return tuple(self.test[index] for index in order[:n])
+
+
+def sub_seed(seed: int, purpose: str, task: str) -> int:
+    """A 64-bit seed for one purpose in one task, so that a task's numbers do not depend on which others run.
+
+    Example:
+        >>> sub_seed(0, "demonstrations", "bundled/antonym") == sub_seed(0, "demonstrations", "bundled/antonym")
+        True
+    """
+    digest = hashlib.sha256(f"{seed}\x1f{purpose}\x1f{task}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+Row = tuple[str, tuple[str, ...]]
+"""One row of a source: the input and its answers."""
+
+
+def merge_answers(rows: Iterable[Row]) -> tuple[Example, ...]:
+    """Merge rows that share an input into one example, answers in order of appearance, repeats dropped."""
+    merged: dict[str, dict[str, None]] = {}
+    for text, answers in rows:
+        merged.setdefault(text, {}).update(dict.fromkeys(answers))
+    return tuple(Example(text, tuple(answers)) for text, answers in merged.items())

@@ -1,0 +1,289 @@
+"""The eight identities that the package rests on, each on three tiny families and, in the slow tier, on SmolLM2-135M.
+
+The right side comes from `reference.py`: plain transformers, whole forwards, one prompt at a time.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from reference import (
+    Oracle,
+    load_oracle,
+    reference_fit,
+    reference_ids,
+    reference_last_logits,
+    reference_loss,
+    reference_z,
+    reference_z_gradient,
+)
+from tiny_models import FAMILIES, WORDS
+from torch import Tensor
+
+# Largest deviation as a share of the largest value compared (logits reach 6 on the tiny models and 25 on the real one, and
+# fp32 rounding grows with them). fp32 keeps 7 digits; three layers lose one or two of them, thirty lose three.
+TINY, REAL = 1e-5, 1e-4
+CENTRAL_STEP, CENTRAL_TOLERANCE = (
+    1e-2,
+    2e-2,
+)  # error of central differences: the loss's third derivative times h squared
+ALPHA_TOLERANCE = (
+    1e-3  # Adam divides by the gradient's size, so rounding in a small gradient moves a step of lr visibly
+)
+LOSS_TOLERANCE, RANK_CORRELATION = 1e-3, 0.999  # over hundreds of steps on the real model rounding adds up in logits
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with its oracle, prompts of unequal length (the last has one token), and something to inject in each."""
+
+    model: Any
+    oracle: Oracle
+    prompts: tuple[str, ...]
+    target: Tensor  # [prompt layer head d_head]
+    alpha: Tensor  # [prompt layer head]
+    answers: tuple[int, ...]
+    tolerance: float
+
+    def buckets(self) -> list[Any]:
+        from site_interp.prefixes import encode_prompts
+
+        return encode_prompts(self.model, self.prompts)
+
+    def intervention(self, rows: Tensor) -> Any:
+        from site_interp.injection import Intervention
+
+        return Intervention(self.target[rows], self.alpha[rows])
+
+    def equal(self, found: Tensor, expected: Tensor) -> None:
+        assert found.shape == expected.shape
+        apart, size = (found - expected).abs().max(), expected.abs().max()
+        assert apart <= self.tolerance * size, f"{float(apart / size):.2e} of the largest value apart"
+
+    def padded(self, side: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ids, mask, position ids and the last token's column of all prompts in one batch, padded on a side."""
+        rows = [self.oracle.ids(prompt) for prompt in self.prompts]
+        longest = max(map(len, rows))
+        ids, mask = torch.full((len(rows), longest), 1), torch.zeros(len(rows), longest, dtype=torch.long)
+        for index, row in enumerate(rows):
+            start = longest - len(row) if side == "left" else 0
+            ids[index, start : start + len(row)] = torch.tensor(row)
+            mask[index, start : start + len(row)] = 1
+        columns = torch.tensor([longest - 1 if side == "left" else len(row) - 1 for row in rows])
+        return ids, mask, (mask.cumsum(1) - 1).clamp(min=0), columns
+
+
+def tiny_prompts(one_token: str) -> tuple[str, ...]:
+    """Lengths 4 to 24 in no order; some share a bucket without being equal, some exceed Gemma's window of 6."""
+    numbers = (3, 1, 20, 2, 9, 8, 5, 1)
+    inputs = [" ".join(WORDS[(11 * row + 3 * i) % 50] for i in range(n)) for row, n in enumerate(numbers)]
+    return (*[f"Q: {text}\nA:" for text in inputs], one_token)
+
+
+REAL_PROMPTS = (
+    "Q: hot\nA:",
+    "Q: hot\nA: cold\n\nQ: early\nA: late\n\nQ: the opposite of everything that is small\nA:",
+    "Q: hot\nA: cold\n\nQ: early\nA:",
+    "Q: a rather long word\nA:",
+    "The capital of France is",
+    "The",
+)
+
+
+@pytest.fixture(scope="module", params=[*FAMILIES, pytest.param("smollm2-135m", marks=pytest.mark.slow)])
+def subject(request: pytest.FixtureRequest) -> Subject:
+    from site_interp.model import load_model
+    from site_interp.model.bundled import bundled_model_path
+
+    tiny = request.param in FAMILIES
+    if tiny:
+        folder = request.getfixturevalue("tiny_folders")[request.param]
+        model = load_model(folder)
+        prompts = tiny_prompts("" if request.param == "gemma3" else "A:")  # Gemma's BOS stands for itself
+    else:
+        model, folder = request.getfixturevalue("real_model"), bundled_model_path("smollm2-135m")
+        prompts = REAL_PROMPTS
+    oracle = load_oracle(folder)
+    assert [len(oracle.ids(prompt)) == 1 for prompt in prompts].index(True) == len(prompts) - 1
+    draw = torch.Generator().manual_seed(5)
+    z = torch.stack([reference_z(oracle, prompt, model.n_heads) for prompt in prompts])
+    # Other prompts' z, so that values stay where the model knows them, with a little noise for rows of equal z.
+    target = z.roll(1, 0) + 0.1 * z.std() * torch.randn(z.shape, generator=draw)
+    alpha = torch.rand(z.shape[:3], generator=draw)
+    answers = tuple(torch.randint(4, 50, (len(prompts),), generator=draw).tolist())
+    return Subject(model, oracle, prompts, target, alpha, answers, TINY if tiny else REAL)
+
+
+def test_one_token_on_the_prefix_equals_a_full_forward_plain_and_injected(subject: Subject) -> None:
+    from site_interp.injection import injected_logits
+
+    buckets = subject.buckets()
+    assert any(bool((prefixes.mask == 0).any()) for prefixes in buckets), "no bucket is padded: the prompts are too few"
+    for prefixes in buckets:
+        plain, _ = prefixes.run_last()
+        injected = injected_logits(prefixes, subject.intervention(prefixes.rows))
+        for place, row in enumerate(prefixes.rows.tolist()):
+            prompt = subject.prompts[row]
+            subject.equal(plain[place, -1], reference_last_logits(subject.oracle, prompt))
+            expected = reference_last_logits(subject.oracle, prompt, subject.target[row], subject.alpha[row])
+            subject.equal(injected[place], expected)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_users_own_padded_forward_is_injected_at_each_rows_last_token(subject: Subject, side: str) -> None:
+    from site_interp.injection import injecting
+
+    ids, mask, positions, columns = subject.padded(side)
+    rows = torch.arange(len(ids))
+    with injecting(subject.model, subject.intervention(rows)) as receipt:
+        logits = subject.model.bridge(ids, attention_mask=mask, position_ids=positions, return_type="logits")
+    assert receipt.columns == columns.tolist()
+    for row, prompt in enumerate(subject.prompts):
+        expected = reference_last_logits(subject.oracle, prompt, subject.target[row], subject.alpha[row])
+        subject.equal(logits[row, columns[row]].detach(), expected)
+
+
+def test_alpha_zero_and_the_models_own_z_leave_logits_bit_equal(subject: Subject) -> None:
+    from site_interp.embedding import head_outputs
+    from site_interp.injection import Intervention, injected_logits
+
+    changed = 0
+    for prefixes in subject.buckets():
+        plain, _ = prefixes.run_last()
+        own, target = head_outputs(prefixes), subject.target[prefixes.rows]
+        zero, one = torch.zeros_like(own[..., 0]), torch.ones_like(own[..., 0])
+        assert torch.equal(injected_logits(prefixes, Intervention(target, zero)), plain[:, -1])
+        assert torch.equal(injected_logits(prefixes, Intervention(own, one)), plain[:, -1])
+        # The same holds for rows that share a batch with an injected one.
+        half = torch.arange(len(prefixes)) < len(prefixes) // 2
+        mixed = injected_logits(prefixes, Intervention(target, torch.where(half[:, None, None], one, zero)))
+        assert torch.equal(mixed[~half], plain[~half, -1])
+        changed += int((mixed[half] != plain[half, -1]).any(dim=1).sum())
+    assert changed > 0
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_alpha_zero_leaves_a_users_own_forward_bit_equal(subject: Subject, side: str) -> None:
+    from site_interp.injection import Intervention, injecting
+
+    ids, mask, positions, _ = subject.padded(side)
+    run = {"attention_mask": mask, "position_ids": positions, "return_type": "logits"}
+    plain = subject.model.bridge(ids, **run)
+    with injecting(subject.model, Intervention(subject.target, torch.zeros_like(subject.alpha))):
+        injected = subject.model.bridge(ids, **run)
+    assert torch.equal(injected, plain)
+
+
+def test_a_batch_of_one_hots_equals_a_loop_over_single_heads(subject: Subject) -> None:
+    from site_interp.injection import Intervention, injected_logits
+
+    n_heads, total = subject.model.n_heads, subject.model.n_layers * subject.model.n_heads
+    heads = [divmod(index, n_heads) for index in range(0, total, max(1, total // 30))]
+    one_hots = torch.zeros(len(heads), subject.model.n_layers, n_heads)
+    for row, (layer, head) in enumerate(heads):
+        one_hots[row, layer, head] = 1
+    (prefixes,) = [found for found in subject.buckets() if 2 in found.rows]
+    place = int((prefixes.rows == 2).nonzero())
+    many = prefixes.select(torch.full((len(heads),), place))
+    swept = injected_logits(many, Intervention(subject.target[2:3], one_hots))
+    for row in range(len(heads)):
+        one = prefixes.select(torch.tensor([place]))
+        single = injected_logits(one, Intervention(subject.target[2:3], one_hots[row : row + 1]))
+        subject.equal(swept[row], single[0])
+        expected = reference_last_logits(subject.oracle, subject.prompts[2], subject.target[2], one_hots[row])
+        subject.equal(swept[row], expected)
+
+
+def test_selecting_rows_of_a_batch_equals_a_batch_of_the_selected_rows(subject: Subject) -> None:
+    from site_interp.injection import injected_logits
+    from site_interp.prefixes import encode_prompts
+
+    prefixes = max(subject.buckets(), key=len)
+    whole = injected_logits(prefixes, subject.intervention(prefixes.rows))
+    chosen = torch.tensor([len(prefixes) - 1, 0, len(prefixes) - 1])
+    part = injected_logits(prefixes.select(chosen), subject.intervention(prefixes.rows[chosen]))
+    subject.equal(part, whole[chosen])
+    by_row = subject.intervention(prefixes.rows).rows(chosen)
+    assert torch.equal(injected_logits(prefixes.select(chosen), by_row), part)
+    anew = encode_prompts(subject.model, [subject.prompts[row] for row in prefixes.rows[chosen].tolist()])
+    for fresh in anew:
+        rows = prefixes.rows[chosen][fresh.rows]
+        subject.equal(injected_logits(fresh, subject.intervention(rows)), part[fresh.rows])
+
+
+def test_a_row_does_not_depend_on_its_neighbours(subject: Subject) -> None:
+    from site_interp.injection import Intervention, injected_logits
+
+    prefixes = max(subject.buckets(), key=len)
+    target, alpha = subject.target[prefixes.rows], subject.alpha[prefixes.rows]
+    before = injected_logits(prefixes, Intervention(target, alpha))
+    others = torch.arange(len(prefixes)) != 0
+    target = torch.where(others[:, None, None, None], target.flip(0) * 3, target)
+    alpha = torch.where(others[:, None, None], 1 - alpha, alpha)
+    after = injected_logits(prefixes, Intervention(target, alpha))
+    subject.equal(after[0], before[0])
+    assert not torch.equal(after[1:], before[1:])
+
+
+def test_the_gradient_of_alpha_equals_central_differences(subject: Subject) -> None:
+    from site_interp.injection import Intervention, injected_logits
+
+    prefixes = max(subject.buckets(), key=len)
+    rows = prefixes.rows
+    alpha = (0.2 + 0.6 * subject.alpha[rows]).requires_grad_()  # clear of 0 and 1, where alpha +- h would leave [0, 1]
+    answers = torch.tensor(subject.answers)[rows]
+    logits = injected_logits(prefixes, Intervention(subject.target[rows], alpha))
+    (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, answers, reduction="sum"), alpha)
+    row = int(rows[0])
+    item = [(subject.prompts[row], subject.answers[row])]
+    largest = [divmod(int(i), subject.model.n_heads) for i in gradient[0].abs().flatten().topk(6).indices]
+    for layer, head in [*largest, (0, 0), (subject.model.n_layers - 1, 1)]:
+        shift = torch.zeros_like(alpha[0])
+        shift[layer, head] = CENTRAL_STEP
+        above, below = (
+            reference_loss(subject.oracle, item, subject.target[row], alpha[0].detach() + sign * shift)
+            for sign in (1, -1)
+        )
+        difference = (above - below) / (2 * CENTRAL_STEP)
+        assert abs(float(gradient[0, layer, head]) - difference) <= CENTRAL_TOLERANCE * float(gradient[0].abs().max())
+
+
+def test_the_gradient_at_alpha_zero_is_target_minus_z_times_the_gradient_of_z(subject: Subject) -> None:
+    from site_interp.injection import Intervention, injected_logits
+
+    for prefixes in subject.buckets():
+        rows = prefixes.rows
+        alpha = torch.zeros_like(subject.alpha[rows], requires_grad=True)
+        logits = injected_logits(prefixes, Intervention(subject.target[rows], alpha))
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(subject.answers)[rows], reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, alpha)
+        for place, row in enumerate(rows.tolist()):
+            prompt, n_heads = subject.prompts[row], subject.model.n_heads
+            slope = reference_z_gradient(subject.oracle, prompt, subject.answers[row], n_heads)
+            expected = ((subject.target[row] - reference_z(subject.oracle, prompt, n_heads)) * slope).sum(dim=-1)
+            subject.equal(gradient[place], expected)
+
+
+def test_injected_prefill_and_cached_decoding_equal_full_forwards_injected_at_that_position(subject: Subject) -> None:
+    from site_interp.injection import injected_text
+
+    n_tokens, changed = 12, 0
+    for prefixes in subject.buckets():
+        # A stop text that no model writes, so that every row runs to its end.
+        texts = injected_text(
+            prefixes, subject.intervention(prefixes.rows), max_new_tokens=n_tokens, stop="nothing writes this"
+        )
+        plain = injected_text(prefixes, max_new_tokens=n_tokens, stop="nothing writes this")
+        changed += texts != plain
+        for place, row in enumerate(prefixes.rows.tolist()):
+            prompt = subject.prompts[row]
+            ids = reference_ids(subject.oracle, prompt, n_tokens, subject.target[row], subject.alpha[row])
+            assert texts[place] == text_until_stop(subject, ids)
+            assert plain[place] == text_until_stop(subject, reference_ids(subject.oracle, prompt, n_tokens))
+    assert changed > 0
+
+
+def text_until_stop(subject: Subject, ids: list[int]) -> str:
+    ends = [place for place, index in enumerate(ids) if index in subject.model.stop_ids]
+    return str(subject.oracle.tokenizer.decode(ids[: ends[0]] if ends else ids, skip_special_tokens=True))
