@@ -27,6 +27,7 @@ from site_interp.selection import FitSettings, FitTrace, HeadSelection
 FORMAT_VERSION = 1
 WEIGHTS_NAME = "adapter.safetensors"
 CONFIG_NAME = "adapter_config.json"
+PACKAGES = ("site-interp", "torch", "transformer-lens", "transformers")  # their versions are kept
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,16 @@ class Adapter:
                 f"Cannot make an adapter of an embedding of {tuple(target.shape[:2])} layers x heads and a selection "
                 f"of {tuple(logits.shape)}. Take both from one model."
             )
-        for name, values in (("embedding", target), ("logits", logits)):
+        if target.shape != self.embedding.std.shape:
+            raise UserError(
+                f"Cannot make an adapter of an embedding of shape {tuple(target.shape)} whose spread has shape "
+                f"{tuple(self.embedding.std.shape)}. Embed the task again."
+            )
+        for name, values in (("embedding", target), ("spread", self.embedding.std), ("logits", logits)):
             if not bool(values.isfinite().all()):
                 layer, head = (int(index) for index in (~values.isfinite()).nonzero()[0][:2])
                 raise UserError(
-                    f"Cannot make an adapter for task '{self.embedding.task}': its {name} is not finite at "
+                    f"Cannot make an adapter for task '{self.embedding.task}': a value of its {name} is not finite at "
                     f"L{layer}H{head}. Fit it again in float32."
                 )
 
@@ -98,23 +104,25 @@ class Adapter:
 
         Args:
             folder: Made if needed; an adapter that is there is replaced.
-            notes: Further JSON values for the configuration, for example `metrics={...}`.
+            notes: Further JSON values for the configuration, for example `preset="paper"`; a field of the adapter
+                itself stays as it is.
 
         Raises:
             UserError: The folder cannot be written.
         """
         tensors = {
-            "embedding": self.embedding.mean.contiguous(),
-            "embedding_std": self.embedding.std.contiguous(),
+            "embedding": self.embedding.mean.float().contiguous(),
+            "embedding_std": self.embedding.std.float().contiguous(),
             "logits": self.selection.logits.float().contiguous(),
         }
         weights = save_tensors(tensors)
-        config = {**notes, **self._config(), "weights_sha256": hashlib.sha256(weights).hexdigest()}
+        config = {"preset": None, **notes, **self._config(), "weights_sha256": hashlib.sha256(weights).hexdigest()}
         write_atomically(Path(folder) / WEIGHTS_NAME, weights)
         write_atomically(Path(folder) / CONFIG_NAME, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
     def _config(self) -> dict[str, Any]:
         embedding, selection = self.embedding, self.selection
+        trace, settings = selection.trace, selection.settings
         return {
             "format_version": FORMAT_VERSION,
             "method": self.name,
@@ -126,15 +134,19 @@ class Adapter:
             "split_hash": embedding.split_hash,
             "split_seed": embedding.split_seed,
             "template": embedding.template.to_dict(),
+            "tokenisation": {"ids": "AutoTokenizer(text)", "tokenizer": embedding.fingerprint.tokenizer},
             "n_prompts": embedding.n_prompts,
             "n_shots": embedding.n_shots,
             "embedding_seed": embedding.seed,
             "embedding_labels": embedding.n_labels,
             "seed": selection.seed,
             "labels": selection.n_labels,
-            "settings": None if selection.settings is None else asdict(selection.settings),
-            "trace": None if selection.trace is None else asdict(selection.trace),
-            "versions": {package: version(package) for package in ("site-interp", "torch", "transformers")},
+            "settings": None if settings is None else asdict(settings),
+            "steps": None if settings is None else settings.n_steps,
+            "chosen_step": None if trace is None else trace.chosen_step,
+            "metrics": _metrics(trace),
+            "trace": None if trace is None else asdict(trace),
+            "versions": {package: version(package) for package in PACKAGES},
         }
 
     @classmethod
@@ -183,6 +195,11 @@ class Adapter:
             )
 
 
+def _metrics(trace: FitTrace | None) -> dict[str, float]:
+    """Validation loss of the kept step, in nats of the first answer token."""
+    return {} if trace is None else {"valid_loss": trace.valid_loss[trace.valid_steps.index(trace.chosen_step)]}
+
+
 def _read_config(folder: Path, doing: str) -> Mapping[str, Any]:
     path = folder / CONFIG_NAME
     try:
@@ -205,16 +222,26 @@ def _read_tensors(folder: Path, config: Mapping[str, Any], doing: str) -> dict[s
         raise UserError(f"{doing}: its {WEIGHTS_NAME} cannot be read ({error}). Save it again.") from None
     if hashlib.sha256(weights).hexdigest() != config.get("weights_sha256"):
         raise UserError(f"{doing}: {WEIGHTS_NAME} is not the one {CONFIG_NAME} was written with. Save it again.")
-    wanted = {"embedding": 3, "embedding_std": 3, "logits": 2}
-    if {name: tensor.ndim for name, tensor in tensors.items()} != wanted:
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    heads = tuple(tensors["embedding"].shape) if "embedding" in tensors else ()
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if len(heads) != 3 or shapes != {"embedding": heads, "embedding_std": heads, "logits": heads[:2]}:
         raise UserError(
-            f"{doing}: {WEIGHTS_NAME} holds {shapes}, not embedding, embedding_std and logits. Save it again."
+            f"{doing}: {WEIGHTS_NAME} holds {shapes}, not embedding and embedding_std of [layer head d_head] and "
+            "logits of [layer head]. Save it again."
         )
+    if other := sorted({str(tensor.dtype) for tensor in tensors.values()} - {"torch.float32"}):
+        raise UserError(f"{doing}: {WEIGHTS_NAME} holds {other[0]}, and must be float32. Save it again.")
     return tensors
 
 
+TEXTS = ("task", "split_hash", "model", "dtype")
+COUNTS = ("split_seed", "n_prompts", "n_shots", "embedding_seed", "embedding_labels", "seed", "labels")
+
+
 def _assemble(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Adapter:
+    for kind, names in ((str, TEXTS), (int, COUNTS)):
+        if wrong := [name for name in names if not isinstance(config[name], kind)]:
+            raise TypeError(f"{wrong[0]} is {config[wrong[0]]!r}")
     embedding = TaskEmbedding(
         mean=tensors["embedding"],
         std=tensors["embedding_std"],

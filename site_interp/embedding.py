@@ -9,6 +9,7 @@ from torch import Tensor
 
 from site_interp.model import Fingerprint, Model
 from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, iterate_prefixes
+from site_interp.progress import Advance, advancing
 from site_interp.prompts import QA, Template, draw_embedding_prompts
 from site_interp.tasks import Labelled, Task
 
@@ -70,7 +71,7 @@ def embed_prompts(
     prompts: Sequence[str],
     *,
     memory: int = DEFAULT_MEMORY,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Advance | None = None,
 ) -> Float[Tensor, "prompt layer head d_head"]:
     """z of every head at the last token of each prompt, in the order of the prompts.
 
@@ -78,12 +79,13 @@ def embed_prompts(
         model: The model to run.
         prompts: Texts that end in the token of interest.
         memory: Budget in bytes.
-        progress: Called with the number of prompts done after each batch.
+        progress: Called with the number of prompts done after each batch; by default a bar is shown.
     """
     z = torch.empty(len(prompts), model.n_layers, model.n_heads, model.d_head)
-    for prefixes in iterate_prefixes(model, prompts, memory=memory, max_rows=32):
-        z[prefixes.rows.cpu()] = head_outputs(prefixes)
-        progress(len(prefixes))
+    with advancing(len(prompts), "embedding", progress) as advance:
+        for prefixes in iterate_prefixes(model, prompts, memory=memory, max_rows=32):
+            z[prefixes.rows.cpu()] = head_outputs(prefixes)
+            advance(len(prefixes))
     return z
 
 
@@ -96,7 +98,7 @@ def embed_task(
     seed: int = 0,
     template: Template = QA,
     memory: int = DEFAULT_MEMORY,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Advance | None = None,
 ) -> TaskEmbedding:
     """The mean and spread of z over M few-shot prompts of N demonstrations.
 
@@ -110,7 +112,7 @@ def embed_task(
         seed: Seed of the draw.
         template: How examples become text.
         memory: Budget in bytes.
-        progress: Called with the number of prompts done after each batch.
+        progress: Called with the number of prompts done after each batch; by default a bar is shown.
 
     Raises:
         UserError: Too few training examples, or prompts longer than the context.

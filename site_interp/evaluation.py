@@ -2,7 +2,7 @@
 
 import html
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,12 +17,12 @@ from site_interp.injection import Intervention, injected_text, injecting, last_c
 from site_interp.metrics import METRICS, Metric, prefix_match, strict_match
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, iterate_prefixes
+from site_interp.progress import Advance, advancing
 from site_interp.tasks import Example, Labelled, Task
 
 MAX_NEW_TOKENS = 20
 MAX_ROWS = 64  # prompts generated together; more rows gain nothing on a CPU
 SCORED_ROWS = 32  # (prompt, answer) pairs scored together, as each holds logits at every answer position
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def evaluate_fitted(
     seed: int = 0,
     n_test: int | None = 100,
     memory: int = DEFAULT_MEMORY,
-    progress: Progress = lambda _: None,
+    progress: Advance | None = None,
 ) -> Evaluation:
     """Score a fitted method on the task's test examples.
 
@@ -147,7 +147,7 @@ def evaluate_fitted(
         seed: Written into the result.
         n_test: Test examples; None for all.
         memory: Budget in bytes.
-        progress: Called with the number of examples done after each batch.
+        progress: Called with the number of examples done after each batch; by default a bar is shown.
 
     Raises:
         UserError: No test examples, an adapter of another model or split, or prompts longer than the context.
@@ -168,7 +168,8 @@ def evaluate_fitted(
             _check_adapter(model, task, fitted)
         prompts = fitted.prompts([example.input for example in examples])
         n_prompt_tokens = sum(len(model.token_ids(prompt)) for prompt in prompts) / len(prompts)
-        texts, scores = _run(model, task, examples, prompts, fitted, memory, progress)
+        with advancing(len(examples), f"{fitted.name} on {task.name}", progress) as advance:
+            texts, scores = _run(model, task, examples, prompts, fitted, memory, advance)
     return Evaluation(
         task=task.name,
         method=fitted.name,
@@ -201,7 +202,7 @@ def _run(
     prompts: Sequence[str],
     fitted: Fitted,
     memory: int,
-    progress: Progress,
+    progress: Advance,
 ) -> tuple[tuple[str, ...], dict[Metric, tuple[float, ...]]]:
     """Generate and score, bucket by bucket."""
     answers = [

@@ -5,7 +5,7 @@ Adam is elementwise, so runs that share a batch do not touch each other; one run
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,10 +17,9 @@ from site_interp.errors import UserError
 from site_interp.injection import Intervention, injected_logits
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, encode_prompts, kv_bytes
+from site_interp.progress import Advance, advancing
 from site_interp.selection import PAPER, FitSettings, FitTrace, HeadSelection
 from site_interp.tasks import Labelled, Task, sub_seed
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def fit_selection(
     seed: int = 0,
     settings: FitSettings = PAPER,
     memory: int = DEFAULT_MEMORY,
-    progress: Progress = lambda _: None,
+    progress: Advance | None = None,
 ) -> HeadSelection:
     """Fit one alpha per head so that zero-shot prompts, injected once, give the task's answers.
 
@@ -62,7 +61,7 @@ def fit_selection(
         seed: Decides the order of the training examples.
         settings: Steps, batch size, step size, validation.
         memory: Budget in bytes, beside the model.
-        progress: Called with the steps done.
+        progress: Called with the steps done; by default a bar is shown.
 
     Returns:
         The selection of the best validated step (or the last, by `settings.checkpoint`), with its trace.
@@ -74,7 +73,8 @@ def fit_selection(
         selection = fit_selection(model, task, embed_task(model, task))
     """
     run = FitRun(embedding, task if isinstance(task, Labelled) else Labelled(task), seed)
-    return fit_selections(model, [run], settings=settings, memory=memory, progress=progress)[0]
+    with advancing(settings.n_steps, "fitting", progress) as advance:
+        return fit_selections(model, [run], settings=settings, memory=memory, progress=advance)[0]
 
 
 def fit_selections(
@@ -83,7 +83,7 @@ def fit_selections(
     *,
     settings: FitSettings = PAPER,
     memory: int = DEFAULT_MEMORY,
-    progress: Progress = lambda _: None,
+    progress: Advance = lambda _: None,
 ) -> list[HeadSelection]:
     """Fit many runs together; each comes out as it would alone, up to rounding.
 
@@ -180,7 +180,7 @@ def _fit(
     plans: Sequence[_Plan],
     settings: FitSettings,
     memory: int,
-    progress: Progress,
+    progress: Advance,
 ) -> list[HeadSelection]:
     targets = torch.stack([run.embedding.mean for run in runs]).to(model.device, torch.float32)
     logits = torch.zeros(len(runs), model.n_layers, model.n_heads, device=model.device, requires_grad=True)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -136,23 +137,27 @@ class _Injector:
         self.columns = columns
         self.reached: Bool[Tensor, " batch"] | None = None
         self.before_ids: Tensor | None = None
+        self.end = 0
         self.at: Bool[Tensor, "batch new"] | None = None
         self.n_fired = [0] * model.n_layers
 
     def before(self, call: Call) -> None:
         """Find the position among the tokens of a forward that is about to run."""
-        if call.n_past == 0 and self._is_new_call(call):
+        if self.columns is None or self.reached is None or (call.n_past == 0 and self._is_new_call(call)):
             self.finish_call()
+            # On a cache made outside the block, the last token of this first forward is meant.
             self.columns = self.given if self.given is not None else self._last_real_column(call)
             self.reached = torch.zeros(len(call.ids), dtype=torch.bool, device=call.ids.device)
-        elif self.columns is None or self.reached is None:
-            # A first forward on a cache made outside the block: its own last token is meant.
-            self.columns = self.given if self.given is not None else self._last_real_column(call)
-            self.reached = torch.zeros(len(call.ids), dtype=torch.bool, device=call.ids.device)
-        self.before_ids = call.ids if call.n_past == 0 else self.before_ids
+        elif call.n_past and call.n_past != self.end and self.given is None:
+            raise UserError(
+                f"Cannot tell whether a forward after {call.n_past} cached tokens begins a new call: the last one "
+                f"ended after {self.end}. Use one block for each cache, or pass the columns of the last prompt tokens."
+            )
+        self.before_ids = call.ids if call.n_past == 0 else None
+        self.end = call.n_past + call.ids.shape[1]
         self._check_rows(len(call.ids))
         new = torch.arange(call.n_past, call.n_past + call.ids.shape[1], device=call.ids.device)
-        at = new[None, :] == self.columns[:, None]
+        at = (new[None, :] == self.columns[:, None]).expand(len(call.ids), -1)
         self.at = at if bool(at.any()) else None
         self.n_fired = [0] * self.model.n_layers
 
@@ -163,8 +168,9 @@ class _Injector:
             if self.at is None:
                 return None
             self.n_fired[layer] += 1
-            weight = self.alpha[:, layer, None, :, None] * self.at[:, :, None, None]
-            return torch.lerp(z, self.target[:, layer, None], weight)
+            share = rearrange(self.alpha[:, layer], "batch head -> batch 1 head 1")
+            target = rearrange(self.target[:, layer], "batch head d_head -> batch 1 head d_head")
+            return torch.lerp(z, target, share * rearrange(self.at, "batch pos -> batch pos 1 1"))
 
         return inject
 
@@ -182,7 +188,7 @@ class _Injector:
         self.reached |= rows
         self.receipt.n_forwards += 1
         self.receipt.n_injected += int(rows.sum()) * self.model.n_layers
-        self.receipt.columns = [] if self.columns is None else self.columns.tolist()
+        self.receipt.columns = [] if self.columns is None else self.columns.expand(len(rows)).tolist()
 
     def finish_call(self) -> None:
         """A call has ended: every row must have been injected."""
@@ -200,11 +206,11 @@ class _Injector:
         self.finish_call()
 
     def _is_new_call(self, call: Call) -> bool:
-        """Without a cache, decoding runs the same ids again, longer each time; anything else is a new call."""
+        """Without a cache, decoding runs the same ids and one more each time; anything else is a new call."""
         before = self.before_ids
-        if before is None or len(before) != len(call.ids) or before.shape[1] >= call.ids.shape[1]:
+        if before is None or call.ids.shape != (len(before), before.shape[1] + 1):
             return True
-        return not bool((call.ids[:, : before.shape[1]] == before).all())
+        return not bool((call.ids[:, :-1] == before).all())
 
     def _last_real_column(self, call: Call) -> Int[Tensor, " batch"]:
         n_columns = call.n_past + call.ids.shape[1]

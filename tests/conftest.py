@@ -17,11 +17,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tiny tensors are slower on several threads; the slow tier takes what there is."""
+def _one_thread() -> Iterator[None]:
+    """Tiny tensors and single rows gain nothing from several threads, and lose much when other work fills the cores."""
     before = torch.get_num_threads()
-    if "not slow" in request.config.getoption("-m"):
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 

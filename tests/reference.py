@@ -158,3 +158,11 @@ def reference_fit(
         second = 0.999 * second + 0.001 * gradient**2
         logits = logits - lr * (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
     return logits, losses
+
+
+def n_hooks(bridge: Any) -> int:
+    """Hooks of every kind on the modules of a bridge and of the model inside it."""
+    modules = {*bridge.modules(), *bridge.original_model.modules()}
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks) for module in modules
+    )

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 from site_interp.plots import (
     METHOD_COLOURS,
     AccuracyRow,
-    LossTrace,
     accuracy_bars,
     fitting_curve,
     head_map,
@@ -43,15 +43,14 @@ class FakeTensor:
         return np.asarray(self.values, dtype=dtype)
 
 
-def trace(name: str = "a", **changes: Any) -> LossTrace:
+def trace(**changes: Any) -> Any:
     fields: dict[str, Any] = {
-        "train_steps": [1, 2, 3, 4],
-        "train_losses": [4.0, 3.0, 2.0, 1.0],
-        "valid_steps": [0, 2, 4],
-        "valid_losses": [5.0, 1.5, 2.5],
+        "train_loss": [4.0, 3.0, 2.0, 1.0],
+        "valid_steps": [1, 2, 4],
+        "valid_loss": [5.0, 1.5, 2.5],
         "chosen_step": 2,
     }
-    return LossTrace(name, **{**fields, **changes})
+    return SimpleNamespace(**{**fields, **changes})
 
 
 def named(figure: Any, name: str) -> list[Any]:
@@ -98,8 +97,8 @@ def test_a_head_map_refuses_what_is_no_matrix_of_shares(alpha: list[Any]) -> Non
 def test_tensors_are_taken_off_graph_and_device_and_lists_are_welcome() -> None:
     values = [[0.1, 0.9]]
     assert np.array_equal(head_map(FakeTensor(values)).data[0].z, head_map(values).data[0].z)
-    drawn = fitting_curve([trace(train_losses=FakeTensor([4.0, 3.0, 2.0, 1.0]))])
-    assert drawn.to_json() == fitting_curve([trace()]).to_json()
+    drawn = fitting_curve({"a": trace(valid_loss=FakeTensor([5.0, 1.5, 2.5]))})
+    assert drawn.to_json() == fitting_curve({"a": trace()}).to_json()
 
 
 def test_each_method_has_its_own_colour_in_every_figure() -> None:
@@ -213,10 +212,10 @@ def test_accuracy_bars_refuse_rows_they_cannot_show_truly(rows: list[AccuracyRow
 
 
 def test_a_fitting_curve_shows_both_losses_and_marks_the_step_kept() -> None:
-    figure = fitting_curve([trace()], title="antonym")
+    figure = fitting_curve({"antonym": trace()}, title="antonym")
     (train,), (valid,), (kept,) = (named(figure, name) for name in ("training", "validation", "step kept"))
     assert (list(train.x), list(train.y)) == ([1, 2, 3, 4], [4, 3, 2, 1])
-    assert (list(valid.x), list(valid.y)) == ([0, 2, 4], [5, 1.5, 2.5])
+    assert (list(valid.x), list(valid.y)) == ([1, 2, 4], [5, 1.5, 2.5])
     assert "markers" in valid.mode
     assert train.mode == "lines"
     assert (list(kept.x), list(kept.y)) == ([2], [1.5])
@@ -225,15 +224,14 @@ def test_a_fitting_curve_shows_both_losses_and_marks_the_step_kept() -> None:
     assert figure.layout.yaxis.range[1] > 5
 
 
-def test_a_step_kept_between_validations_is_marked_on_the_line_and_none_is_not_marked() -> None:
-    (kept,) = named(fitting_curve([trace(chosen_step=3)]), "step kept")
+def test_a_step_kept_between_validations_is_marked_on_the_line_and_without_validation_nothing_is() -> None:
+    (kept,) = named(fitting_curve({"a": trace(chosen_step=3)}), "step kept")
     assert (list(kept.x), list(kept.y)) == ([3], [2.0])
-    assert not named(fitting_curve([trace(chosen_step=None)]), "step kept")
-    assert not named(fitting_curve([trace(valid_steps=[], valid_losses=[])]), "step kept")
+    assert not named(fitting_curve({"a": trace(valid_steps=[], valid_loss=[])}), "step kept")
 
 
 def test_several_fits_have_a_panel_each_on_shared_axes_and_one_legend() -> None:
-    figure = fitting_curve([trace("a", chosen_step=None), trace("b"), trace("c"), trace("d", train_losses=[9.0] * 4)])
+    figure = fitting_curve({"a": trace(), "b": trace(), "c": trace(), "d": trace(train_loss=[9.0] * 4)})
     assert [note.text for note in figure.layout.annotations] == ["a", "b", "c", "d"]
     assert [part.xaxis for part in named(figure, "training")] == ["x", "x2", "x3", "x4"]
     assert len({figure.layout[f"yaxis{number}"].range for number in ("", 2, 3, 4)}) == 1
@@ -245,15 +243,15 @@ def test_several_fits_have_a_panel_each_on_shared_axes_and_one_legend() -> None:
 
 def test_steps_without_losses_are_refused() -> None:
     with pytest.raises(ValueError, match="Cannot draw the fit of a: give one loss for each step"):
-        fitting_curve([trace(train_steps=[1])])
+        fitting_curve({"a": trace(valid_steps=[1])})
     with pytest.raises(ValueError, match="there is none"):
-        fitting_curve([])
+        fitting_curve({})
 
 
 def test_texts_from_outside_are_shown_as_they_are_and_never_as_markup() -> None:
     bars = accuracy_bars([AccuracyRow(ATTACK, ATTACK, 0.5)], title=ATTACK, metric=ATTACK)
     heads = head_map([[0.5]], title=ATTACK)
-    curves = fitting_curve([trace(ATTACK), trace(ATTACK)], title=ATTACK)
+    curves = fitting_curve({ATTACK: trace(), "b": trace()}, title=ATTACK)
     assert bars.layout.title.text == heads.layout.title.text == f"file/{ESCAPED}"
     assert list(accuracy_bars([AccuracyRow("file/<b>x</b>&", "icl", 0.5)]).layout.xaxis.ticktext) == [
         "&lt;b&gt;x&lt;/b&gt;&amp;"

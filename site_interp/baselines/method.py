@@ -59,6 +59,7 @@ class FixedAnswers:
     n_parameters: int = 0
 
 
+@runtime_checkable
 class Method(Protocol):
     """A way of adapting a model to a task; a frozen value whose fields are its settings."""
 

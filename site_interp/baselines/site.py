@@ -1,6 +1,6 @@
 """SITE: soft head selection for injecting an ICL-derived task embedding (Park et al., arXiv 2507.20906)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ from site_interp.embedding import TaskEmbedding, embed_task
 from site_interp.fitting import FitRun, fit_selections
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
+from site_interp.progress import Advance
 from site_interp.prompts import QA, Template
 from site_interp.selection import PAPER, FitSettings
 from site_interp.tasks import Labelled
@@ -50,9 +51,7 @@ class SITE:
         plain = {**self.settings(), "template": self.template.name}
         return variant_of(plain, {**SITE().settings(), "template": QA.name})
 
-    def embed(
-        self, model: Model, labelled: Labelled, seed: int, progress: Callable[[int], None] = lambda _: None
-    ) -> TaskEmbedding:
+    def embed(self, model: Model, labelled: Labelled, seed: int, progress: Advance | None = None) -> TaskEmbedding:
         """The first half of the fit: the task embedding."""
         return embed_task(
             model,
@@ -65,9 +64,7 @@ class SITE:
             progress=progress,
         )
 
-    def select(
-        self, model: Model, runs: Sequence[FitRun], progress: Callable[[int], None] = lambda _: None
-    ) -> list[Adapter]:
+    def select(self, model: Model, runs: Sequence[FitRun], progress: Advance = lambda _: None) -> list[Adapter]:
         """The second half, for many runs in one batch: alpha."""
         selections = fit_selections(model, runs, settings=self.fitting, memory=self.memory, progress=progress)
         return [Adapter(run.embedding, selection) for run, selection in zip(runs, selections, strict=True)]

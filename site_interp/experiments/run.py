@@ -46,6 +46,10 @@ class Progress:
     advance: Callable[[float], None] = lambda _: None
     say: Callable[[str], None] = lambda _: None
 
+    def steps(self, cost: float) -> Callable[[int], None]:
+        """A callback that counts steps of this cost each."""
+        return lambda n: self.advance(n * cost)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -99,12 +103,29 @@ def run_units(
             else:
                 pending.append(unit)
         for unit, fitted, fit_seconds in _fitted(model, pending, out, memory, progress):
-            status, reason = _score(model, unit, fitted, fit_seconds, results, out, memory, keep_predictions)
+            cost = token_cost(model, unit) * (0.5 if isinstance(unit.method, SITE) else 1.0)
+            share = cost / len(unit.task.test_examples(unit.n_test))
+            made: Evaluation | Exception
+            if isinstance(fitted, Exception):
+                made = fitted
+            else:
+                made = _attempt(
+                    evaluate_fitted,
+                    model,
+                    unit.task,
+                    fitted,
+                    seed=unit.seed,
+                    n_test=unit.n_test,
+                    memory=memory,
+                    progress=progress.steps(share),
+                )
+            status, reason = _keep(unit, made, fit_seconds, results, out, keep_predictions)
             counts[status] += 1
             if reason:
                 reasons.append(f"{unit.label}: {status}: {reason}")
                 progress.say(reasons[-1])
-            progress.advance(token_cost(model, unit) * (0.5 if isinstance(unit.method, SITE) else 1.0))
+            if isinstance(made, Exception) or made.n_prompt_tokens == 0:
+                progress.advance(cost)  # nothing was counted on the way
     return Outcome(**counts, reasons=tuple(reasons))
 
 
@@ -150,19 +171,19 @@ def _fit_together(
             continue
         progress.say(f"{unit.label}: embedding")
         labelled, start = Labelled(unit.task), time.perf_counter()
-        embedding = _attempt(method.embed, model, labelled, unit.seed)
+        each = progress.steps(cost * 0.5 / method.n_prompts)
+        embedding = _attempt(method.embed, model, labelled, unit.seed, each)
         if isinstance(embedding, Exception):
             progress.advance(cost)
             yield unit, embedding, time.perf_counter() - start
             continue
         waiting.append((unit, labelled, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
-        progress.advance(cost * 0.5)
     if not waiting:
         return
     progress.say(f"fitting {len(waiting)} selections together: {waiting[0][0].label} and on")
     share = sum(token_cost(model, unit) * 0.25 for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
     start = time.perf_counter()
-    adapters = _select(model, method, [run for *_, run in waiting], lambda n: progress.advance(n * share))
+    adapters = _select(model, method, [run for *_, run in waiting], progress.steps(share))
     seconds = (time.perf_counter() - start) / len(waiting)
     for place, (unit, _, embedding_seconds, _) in enumerate(waiting):
         adapter, fit_seconds = adapters[place], embedding_seconds + seconds
@@ -209,22 +230,15 @@ def _attempt(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exc
         return error
 
 
-def _score(
-    model: Model,
+def _keep(
     unit: Unit,
-    fitted: Made,
+    made: Evaluation | Exception,
     fit_seconds: float,
     results: ResultsFile,
     out: Path,
-    memory: int,
     keep_predictions: bool,
 ) -> tuple[str, str]:
-    """Evaluate and record a unit; returns its status and the reason where it has no scores."""
-    made: Evaluation | Exception
-    if isinstance(fitted, Exception):
-        made = fitted
-    else:
-        made = _attempt(evaluate_fitted, model, unit.task, fitted, seed=unit.seed, n_test=unit.n_test, memory=memory)
+    """Record a unit; returns its status and the reason where it has no scores."""
     if isinstance(made, Exception):
         status = "inapplicable" if isinstance(made, UserError) else "failed"
         reason = str(made) or type(made).__name__

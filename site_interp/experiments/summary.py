@@ -149,7 +149,7 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
     Returns:
         Name -> (figure, the numbers it was drawn from), for `save_figures`.
     """
-    from site_interp.plots import AccuracyRow, LossTrace, accuracy_bars, fitting_curve, head_map
+    from site_interp.plots import AccuracyRow, accuracy_bars, fitting_curve, head_map
 
     figures: dict[str, tuple[Any, dict[str, Any]]] = {}
     metrics: tuple[tuple[Metric, str], ...] = (("prefix_match", "prefix match"), ("first_token", "first token right"))
@@ -166,7 +166,7 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
                 accuracy_bars(rows, title=title, metric=words),
                 {"metric": metric, "model": units[0].model, "rows": [asdict(row) for row in rows]},
             )
-    traces = []
+    traces = {}
     for unit in _first_fitted(units, out):
         adapter = Adapter.from_pretrained(adapter_folder(out, unit))
         name = _short(unit.task.name)
@@ -177,14 +177,11 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
             {"task": unit.task.name, "seed": unit.seed, "model": unit.model, "alpha": alpha.tolist()},
         )
         if (trace := adapter.selection.trace) is not None:
-            steps = list(range(1, len(trace.train_loss) + 1))
-            traces.append(
-                LossTrace(name, steps, trace.train_loss, trace.valid_steps, trace.valid_loss, trace.chosen_step)
-            )
+            traces[name] = trace
     if traces:
         figures["fitting"] = (
             fitting_curve(traces, title=f"{units[0].model}: first-token cross-entropy while alpha was fitted"),
-            {"model": units[0].model, "traces": [asdict(trace) for trace in traces]},
+            {"model": units[0].model, "traces": {name: asdict(trace) for name, trace in traces.items()}},
         )
     return figures
 

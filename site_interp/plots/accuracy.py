@@ -96,7 +96,7 @@ def _bars(rows: Sequence[AccuracyRow], places: Sequence[float], method: str, bar
         y=[100 * row.value for row in rows],
         width=0.92 * width,
         name=html.escape(method),
-        marker_color=method_colour(method),
+        marker={"color": method_colour(method), "line": {"color": method_colour(method), "width": 1.5}},
         error_y=error_y,
         customdata=[_hover(row) for row in rows],
         hovertemplate="%{customdata}<extra></extra>",

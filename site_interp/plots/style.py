@@ -44,13 +44,13 @@ FONT = {"family": "Helvetica, Arial, sans-serif", "size": 14, "color": "#222222"
 
 
 def method_colour(method: str) -> str:
-    """The colour of a method in every figure; a light grey for a name that has none.
+    """The colour of a method in every figure, its variants in brackets included; a light grey for an unknown name.
 
     Example:
-        >>> method_colour("site")
-        '#0072b2'
+        >>> method_colour("site"), method_colour("site(lr=0.1)")
+        ('#0072b2', '#0072b2')
     """
-    return METHOD_COLOURS.get(method, OTHER_METHOD_COLOUR)
+    return METHOD_COLOURS.get(method.split("(", 1)[0], OTHER_METHOD_COLOUR)
 
 
 def as_array(values: Any) -> npt.NDArray[np.float64]:
