@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 RUN := .venv/bin/python -m
-DEMO ?= run --out runs/demo
-FIGURES ?= run --suite demo --out runs/figures
+DEMO_TASKS := antonym capitalize country-capital next_item present-past sentiment
+DEMO ?= run $(addprefix --task ,$(DEMO_TASKS)) --n-test 50 --out runs/demo
 
 .PHONY: install demo test test-fast lint types notebooks figures bench
 
@@ -37,12 +37,11 @@ test-fast: install
 notebooks: install
 	$(RUN) pytest tests/test_notebooks.py -m "slow or not slow"
 
-figures: install
-	.venv/bin/site-interp $(FIGURES)
-	@ls runs/figures/figures/*.png >/dev/null 2>&1 \
+figures: demo
+	@ls runs/demo/figures/*.png >/dev/null 2>&1 \
 		|| { echo "No PNG was drawn: install chromium and run make figures again." >&2; exit 1; }
 	mkdir -p figures
-	cp runs/figures/figures/*.png runs/figures/figures/*.json figures/
+	cp runs/demo/figures/*.png runs/demo/figures/*.json figures/
 
 bench: install
 	@shopt -s nullglob; files=(benchmarks/*.py); \

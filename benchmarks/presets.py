@@ -2,8 +2,9 @@
 
     python benchmarks/presets.py [DATA_DIR] [OUT.jsonl]
 
-With a data folder the tasks are ten of the function-vector tasks, without one the bundled demo suite. Only training and validation examples are looked at. Embeddings (M 50, N 10, seed 0) are made once and shared; settings
-that OUT.jsonl already holds are skipped. Accuracy is that of the first answer token on the validation examples.
+With a data folder the tasks are ten of the function-vector tasks, without one the bundled demo suite. Only training and
+validation examples are looked at. Embeddings (M 50, N 10, seed 0) are made once and shared; settings that OUT.jsonl
+already holds are skipped. Accuracy is that of the first answer token on the validation examples.
 """
 
 import json
@@ -26,9 +27,6 @@ TASKS = (
 SETTINGS = (
     FitSettings(n_steps=400, batch_size=1, lr=0.2),
     FitSettings(n_steps=400, batch_size=4, lr=0.2),
-    FitSettings(n_steps=400, batch_size=4, lr=0.1),
-    FitSettings(n_steps=400, batch_size=8, lr=0.1),
-    FitSettings(n_steps=400, batch_size=1, lr=0.05),
 )
 
 

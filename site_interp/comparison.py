@@ -112,7 +112,8 @@ def nested_mean(
         means[picked] = _resampled_means(table, int(picked.sum()), rng)
     value = float(np.mean([table.mean() for table in tables]))
     known = len(tables) > 1 or tables[0].size > 1
-    return _interval(value, means.mean(axis=1), level, n=len(tables), known=known)
+    n = len(tables) if len(tables) > 1 else tables[0].shape[1]
+    return _interval(value, means.mean(axis=1), level, n=n, known=known)
 
 
 def nested_difference(

@@ -244,6 +244,7 @@ def _first_token_of_text(model: Model, fitted: FixedAnswers, example: Example, t
     return float(first in others)
 
 
+@torch.no_grad()
 def score_answers(
     prefixes: Prefixes, answers: Sequence[Sequence[Sequence[int]]], intervention: Intervention | None
 ) -> list[tuple[float, float]]:

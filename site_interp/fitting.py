@@ -5,7 +5,7 @@ Adam is elementwise, so runs that share a batch do not touch each other; one run
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.injection import Intervention, injected_logits
 from site_interp.model import Model
-from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, encode_prompts, kv_bytes
+from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, encode_prompts, join_prefixes, kv_bytes
 from site_interp.progress import Advance, advancing
 from site_interp.selection import PAPER, FitSettings, FitTrace, HeadSelection
 from site_interp.tasks import Labelled, Task, sub_seed
@@ -67,7 +67,7 @@ def fit_selection(
         The selection of the best validated step (or the last, by `settings.checkpoint`), with its trace.
 
     Raises:
-        UserError: No training or validation examples, or prompts that do not fit in the budget.
+        UserError: No training or validation examples, or an answer that merges with its prompt.
 
     Example:
         selection = fit_selection(model, task, embed_task(model, task))
@@ -103,7 +103,7 @@ def fit_selections(
             for part in parts
             for selection in fit_selections(model, part, settings=settings, memory=memory, progress=progress)
         ]
-    with model.frozen():
+    with model.frozen(), torch.enable_grad():
         return _fit(model, runs, plans, settings, memory, progress)
 
 
@@ -162,16 +162,20 @@ class _Encoded:
             for index, row in enumerate(prefixes.rows.tolist())
         }
 
-    def batches(self, rows: Sequence[_Row], max_rows: int) -> list[tuple[Prefixes, list[_Row]]]:
-        """The rows gathered bucket by bucket, at most `max_rows` in each batch."""
-        gathered = []
-        for bucket, prefixes in enumerate(self.buckets):
-            members = [row for row in rows if self.place[row.prompt][0] == bucket]
-            for start in range(0, len(members), max_rows):
-                part = members[start : start + max_rows]
-                chosen = torch.tensor([self.place[row.prompt][1] for row in part], device=prefixes.ids.device)
-                gathered.append((prefixes.select(chosen), part))
-        return gathered
+    def batches(self, rows: Sequence[_Row], max_rows: int) -> Iterator[tuple[Prefixes, list[_Row]]]:
+        """The rows gathered, shortest prompts first, at most `max_rows` in each batch."""
+        ordered = sorted(rows, key=lambda row: self.place[row.prompt][0])
+        for start in range(0, len(ordered), max_rows):
+            part = ordered[start : start + max_rows]
+            chosen: dict[int, list[int]] = {}
+            for row in part:
+                bucket, index = self.place[row.prompt]
+                chosen.setdefault(bucket, []).append(index)
+            selected = [
+                self.buckets[bucket].select(torch.tensor(indices, device=self.buckets[bucket].ids.device))
+                for bucket, indices in chosen.items()
+            ]
+            yield join_prefixes(selected), part
 
 
 def _fit(

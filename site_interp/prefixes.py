@@ -5,19 +5,19 @@ computed once, without gradient; fitting, sweeps and generation go on from them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from site_interp.model import Model, pad_left, select_rows
+from site_interp.model import Model, join_caches, pad_left, select_rows
 
 GIB = 1 << 30
 DEFAULT_MEMORY = 4 * GIB
-# Prompts share a bucket while the longest is at most so much longer than the shortest: more padding costs more than a
-# further forward saves.
+# Prompts are computed in one forward while the longest is at most so much longer than the shortest: more padding costs
+# more than a further forward saves. Once computed, prompts of any length share a batch at little cost.
 BUCKET_RATIO, BUCKET_SLACK = 1.25, 2
 
 
@@ -112,32 +112,71 @@ def length_buckets(lengths: Sequence[int], fits: Callable[[int, int], bool]) -> 
 def iterate_prefixes(
     model: Model, prompts: Sequence[str], *, memory: int = DEFAULT_MEMORY, max_rows: int | None = None
 ) -> Iterator[Prefixes]:
-    """Encode prompts bucket by bucket; a bucket's memory is free again when the caller lets go of it.
+    """Encode prompts batch by batch, shortest first; a batch's memory is free when the caller lets go of it.
 
     Args:
         model: The model to run.
         prompts: Texts, each ending in the token where an injection would happen.
-        memory: Budget in bytes for one bucket, its forward included.
-        max_rows: At most so many prompts in a bucket.
+        memory: Budget in bytes for one batch, its forwards included.
+        max_rows: At most so many prompts in a batch.
+
+    Raises:
+        UserError: A prompt without tokens or longer than the context.
+    """
+    lengths = [len(model.token_ids(prompt)) for prompt in prompts]
+    batch: list[int] = []
+    for index in sorted(range(len(prompts)), key=lambda i: (lengths[i], i)):
+        full = len(batch) == max_rows or _needed_bytes(model, len(batch) + 1, lengths[index]) > memory
+        if batch and full:
+            yield _encode_batch(model, prompts, batch, memory)
+            batch = []
+        batch.append(index)
+    if batch:
+        yield _encode_batch(model, prompts, batch, memory)
+
+
+def _encode_batch(model: Model, prompts: Sequence[str], chosen: Sequence[int], memory: int) -> Prefixes:
+    parts = encode_prompts(model, [prompts[index] for index in chosen], memory=memory)
+    joined = join_prefixes(parts)
+    return replace(joined, rows=torch.tensor(chosen, device=model.device)[joined.rows])
+
+
+def encode_prompts(model: Model, prompts: Sequence[str], *, memory: int = DEFAULT_MEMORY) -> list[Prefixes]:
+    """All prompts encoded and kept, in buckets of similar length; the caller answers for the total memory.
+
+    Args:
+        model: The model to run.
+        prompts: Texts, each ending in the token where an injection would happen.
+        memory: Budget in bytes for the forward of one bucket, its keys and values included.
 
     Raises:
         UserError: A prompt without tokens or longer than the context.
     """
     tokens = [model.token_ids(prompt) for prompt in prompts]
-
-    def fits(n_rows: int, length: int) -> bool:
-        if max_rows is not None and n_rows > max_rows:
-            return False
-        needed = kv_bytes(model, n_rows * length) + forward_bytes(model, n_rows * length, n_rows=n_rows)
-        return needed <= memory
-
-    for bucket in length_buckets([len(row) for row in tokens], fits):
-        yield _encode_bucket(model, [tokens[index] for index in bucket], bucket)
+    buckets = length_buckets(list(map(len, tokens)), lambda n, length: _needed_bytes(model, n, length) <= memory)
+    return [_encode_bucket(model, [tokens[index] for index in bucket], bucket) for bucket in buckets]
 
 
-def encode_prompts(model: Model, prompts: Sequence[str], *, memory: int = DEFAULT_MEMORY) -> list[Prefixes]:
-    """All prompts encoded and kept, in buckets of similar length; the caller answers for the total memory."""
-    return list(iterate_prefixes(model, prompts, memory=memory))
+def join_prefixes(parts: Sequence[Prefixes]) -> Prefixes:
+    """Prompts of several lengths as one batch, in the order of the parts; keys and values are copied.
+
+    One token is run on them in one forward, whose cost hardly depends on the padding.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    longest = max(part.ids.shape[1] for part in parts)
+    pad = torch.nn.functional.pad
+    return Prefixes(
+        parts[0].model,
+        torch.cat([pad(part.ids, (longest - part.ids.shape[1], 0)) for part in parts]),
+        torch.cat([pad(part.mask, (longest - part.mask.shape[1], 0)) for part in parts]),
+        join_caches([(part.cache, len(part)) for part in parts]) if longest > 1 else None,
+        torch.cat([part.rows for part in parts]),
+    )
+
+
+def _needed_bytes(model: Model, n_rows: int, length: int) -> int:
+    return kv_bytes(model, n_rows * length) + forward_bytes(model, n_rows * length, n_rows=n_rows)
 
 
 @torch.no_grad()

@@ -67,6 +67,10 @@ class Template:
         if not all(isinstance(value, str) for value in values.values()):
             raise UserError("Cannot read a prompt template: every field must be text. Put the values in quotes.")
         template = cls(**values)
+        if not template.stop:
+            raise UserError(
+                "Cannot use a template whose stop text is empty: no answer would end. Give a line break, say."
+            )
         if not template.answer_cue or template.answer_cue != template.answer_cue.rstrip(" "):
             raise UserError(
                 f"Cannot use a template whose answer cue is {template.answer_cue!r}: it must not be empty nor end in "

@@ -289,7 +289,7 @@ def test_a_write_that_fails_leaves_the_old_adapter_or_none_but_never_a_mixture(
     if n_written == 0:
         assert same(Adapter.from_pretrained(folder), adapter)
     else:
-        with pytest.raises(UserError, match="is not the one adapter_config.json was written with"):
+        with pytest.raises(UserError, match="is not the one adapter_config"):
             Adapter.from_pretrained(folder)
 
 

@@ -17,7 +17,7 @@ from site_interp.errors import UserError
 from site_interp.evaluation import evaluate
 from site_interp.fitting import FitRun
 from site_interp.model import Model
-from site_interp.prompts import CHAT, QA, Template
+from site_interp.prompts import CHAT, QA, Template, draw_embedding_prompts
 from site_interp.selection import FitSettings
 from site_interp.tasks import Example, Labelled, Task
 
@@ -74,8 +74,10 @@ def test_icl_never_shows_the_query_and_draws_anew_for_every_query_and_seed(llama
         shown_in(ICL(4).fit(llama, Labelled(task), seed).prompts(queries)) for seed in (0, 0, 1)  # type: ignore[union-attr]
     )  # fmt: skip
     assert all(query not in inputs and len(inputs) == 4 for query, inputs in zip(queries, shown, strict=True))
-    assert len({tuple(inputs) for inputs in shown}) > 1
     assert shown == again != other
+    strangers = ICL(4).fit(llama, Labelled(task), 0)
+    assert isinstance(strangers, Fitted)
+    assert len({tuple(inputs) for inputs in shown_in(strangers.prompts(["aa", "ab", "ac", "ad"]))}) > 1
 
 
 def test_icl_without_demonstrations_is_zero_shot(llama: Model) -> None:
@@ -90,7 +92,9 @@ def test_site_counts_every_distinct_label_it_saw_those_of_validation_included(ll
     labelled = Watched(word_task())
     adapter = quick_site().fit(llama, labelled, 0)
     distinct = {example.input for example in labelled.handed_out}
-    assert 4 < len(distinct) < 30
+    demonstrated = draw_embedding_prompts(Labelled(word_task()), QA, n_prompts=3, n_shots=2, seed=0)
+    assert {text for inputs in shown_in(demonstrated) for text in inputs} < distinct
+    assert len(distinct) < 30
     assert adapter.n_labels == len(distinct)
     assert adapter.embedding.n_labels < adapter.selection.n_labels == len(distinct)
 
@@ -265,7 +269,10 @@ def test_a_method_that_breaks_off_leaves_the_model_as_it_was(
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda model, labelled: ICL(40).fit(model, labelled, 0).prompts(["aa"]), "needs 41 distinct training examples"),
+        (
+            lambda model, labelled: ICL(40).fit(model, labelled, 0).prompts(["aa"]),
+            "needs 41 distinct training examples",
+        ),
         (lambda model, labelled: quick_site(n_shots=24).fit(model, labelled, 0), "needs 25 distinct training examples"),
     ],
     ids=["icl", "site"],

@@ -53,8 +53,8 @@ def test_an_end_of_sequence_token_ends_its_row_and_is_not_written(
     oracle = load_oracle(tiny_folders["llama"])
     ids = [reference_ids(oracle, prompt, 10) for prompt in PROMPTS]
     ends = next(index for index in ids[0][2:] if index not in ids[0][:2])
-    monkeypatch.setattr(llama.tokenizer, "eos_token_id", ends)
-    assert ends in llama.stop_ids
+    monkeypatch.setattr(llama.inner.generation_config, "eos_token_id", [ends])
+    assert llama.stop_ids == {ends, llama.tokenizer.eos_token_id}
     texts = decoded(llama, PROMPTS, 10, NEVER)
     assert texts == [wanted(llama, row) for row in ids]
     assert texts[0] == llama.decode(ids[0][: ids[0].index(ends)]) != llama.decode(ids[0])
@@ -86,3 +86,13 @@ def test_the_prompts_cache_is_left_unchanged(model: Any) -> None:
             decode_greedy(model, logits[:, -1], mask, cache, max_new_tokens=6, stop=NEVER) for _ in range(2)
         )
     assert first == second
+
+
+def test_a_row_whose_context_is_full_ends_while_the_others_go_on(model: Any, oracle: Oracle) -> None:
+    # The last token written need not be read again, so a prompt of n tokens leaves room for n_ctx - n + 1.
+    prompts = (f"Q:{' aa' * (model.n_ctx - 5)}", "Q: aa bc\nA:")
+    room = model.n_ctx - len(model.token_ids(prompts[0])) + 1
+    assert room < 8
+    texts = decoded(model, prompts, 8, NEVER)
+    assert texts[0] == wanted(model, reference_ids(oracle, prompts[0], room))
+    assert texts[1] == wanted(model, reference_ids(oracle, prompts[1], 8))

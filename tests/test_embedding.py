@@ -86,5 +86,5 @@ def test_too_few_examples_for_the_shots_are_refused(llama: Any, task: Any) -> No
     from site_interp.embedding import embed_task
     from site_interp.errors import UserError
 
-    with pytest.raises(UserError, match="needs 25 distinct training examples .* found 24"):
+    with pytest.raises(UserError, match=r"needs 25 distinct training examples .* found 24"):
         embed_task(llama, task, n_prompts=1, n_shots=24)

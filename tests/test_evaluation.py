@@ -1,4 +1,4 @@
-"""Scores equal those of an oracle that runs whole forwards one prompt at a time, and nothing incidental changes them."""
+"""Scores equal those of an oracle that runs whole forwards prompt by prompt, and nothing incidental changes them."""
 
 import math
 from collections.abc import Sequence
@@ -83,24 +83,24 @@ def check_against_oracle(
 
 
 def test_zero_shot_scores_are_those_of_the_oracle(model: Model, oracle: Oracle) -> None:
-    task = answered_task(oracle, word_task(n_test=12), None)
+    task = answered_task(oracle, word_task(), None)
     (found,) = evaluate(model, task, [ZeroShot()]).rows
     prompts = [f"Q: {example.input}\nA:" for example in task.test_examples()]
     check_against_oracle(oracle, task, found, prompts, ())
     for metric in METRICS[:3]:
-        assert 0 < sum(found.scores[metric]) < 12, f"{metric} is the same everywhere: the test sees nothing"
-    assert found.n_prompt_tokens == sum(len(oracle.ids(prompt)) for prompt in prompts) / 12
+        assert 0 < sum(found.scores[metric]) < 8, f"{metric} is the same everywhere: the test sees nothing"
+    assert found.n_prompt_tokens == sum(len(oracle.ids(prompt)) for prompt in prompts) / 8
 
 
 def test_injected_scores_are_those_of_the_oracle(model: Model, oracle: Oracle) -> None:
-    adapter = some_adapter(model, word_task(n_test=12))
-    task = answered_task(oracle, word_task(n_test=12), adapter)
+    adapter = some_adapter(model, word_task())
+    task = answered_task(oracle, word_task(), adapter)
     adapter = replace(adapter, embedding=replace(adapter.embedding, split_hash=task.split_hash))
     found, plain = evaluate(model, task, [adapter, ZeroShot()]).rows
     prompts = [f"Q: {example.input}\nA:" for example in task.test_examples()]
     check_against_oracle(oracle, task, found, prompts, (adapter.embedding.mean, adapter.selection.alpha))
     for metric in METRICS[:3]:
-        assert 0 < sum(found.scores[metric]) < 12, f"{metric} is the same everywhere: the test sees nothing"
+        assert 0 < sum(found.scores[metric]) < 8, f"{metric} is the same everywhere: the test sees nothing"
     assert plain.scores != found.scores
 
 
@@ -181,14 +181,16 @@ def test_stopping_early_changes_no_score(llama: Model, monkeypatch: pytest.Monke
     for short, long in zip(stopped, written, strict=True):
         assert any(a != b for a, b in zip(short.texts, long.texts, strict=True)), "no row ended early"
         assert short.scores == long.scores
-    assert 0 < sum(stopped[0].scores["strict_match"])
+    assert sum(stopped[0].scores["strict_match"]) > 0
 
 
 def test_scores_do_not_depend_on_the_other_rows_nor_on_the_memory(model: Model) -> None:
-    task = word_task(n_test=9)
-    methods = [ZeroShot(), ICL(2), some_adapter(model, task)]
+    task = word_task(n_test=7)
+    methods = [ICL(2), some_adapter(model, task)]
     whole = evaluate(model, task, methods, n_test=None).rows
-    for others in (evaluate(model, task, methods, n_test=3).rows, evaluate(model, task, methods, memory=1).rows):
+    for others in (
+        evaluate(model, task, methods, n_test=n, memory=memory).rows for n, memory in ((3, 1), (4, 1 << 30))
+    ):
         for few, all_rows in zip(others, whole, strict=True):
             n = len(few.texts)
             assert few.texts == all_rows.texts[:n]
@@ -288,7 +290,7 @@ def test_the_floors_are_scored_without_the_model(llama: Model, monkeypatch: pyte
 
 
 def test_an_empty_fixed_answer_is_wrong(llama: Model) -> None:
-    nothing = FixedAnswers("echo", QA, lambda _: " ")
+    nothing = FixedAnswers("echo", replace(QA, answer_prefix=""), lambda _: " ")
     found = evaluate_fitted(llama, word_task(), nothing)
     assert {sum(scores) for scores in found.scores.values()} == {0.0}
 

@@ -49,10 +49,12 @@ class Subject:
     tolerance: float
     gradient_tolerance: float
 
-    def buckets(self) -> list[Any]:
-        from site_interp.prefixes import encode_prompts
+    def batches(self) -> list[Any]:
+        """Prefixes in buckets of similar length, and all of them joined."""
+        from site_interp.prefixes import encode_prompts, join_prefixes
 
-        return encode_prompts(self.model, self.prompts)
+        buckets = encode_prompts(self.model, self.prompts)
+        return [*buckets, join_prefixes(buckets)]
 
     def intervention(self, rows: Tensor) -> Any:
         from site_interp.injection import Intervention
@@ -124,9 +126,9 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 def test_one_token_on_the_prefix_equals_a_full_forward_plain_and_injected(subject: Subject) -> None:
     from site_interp.injection import injected_logits
 
-    buckets = subject.buckets()
-    assert any(bool((prefixes.mask == 0).any()) for prefixes in buckets), "no bucket is padded: the prompts are too few"
-    for prefixes in buckets:
+    batches = subject.batches()
+    assert any(bool((prefixes.mask == 0).any()) for prefixes in batches[:-1]), "no bucket is padded"
+    for prefixes in batches:
         plain, _ = prefixes.run_last()
         injected = injected_logits(prefixes, subject.intervention(prefixes.rows))
         for place, row in enumerate(prefixes.rows.tolist()):
@@ -157,7 +159,7 @@ def test_alpha_zero_and_the_models_own_z_leave_logits_bit_equal(subject: Subject
     from site_interp.injection import Intervention, injected_logits
 
     changed = 0
-    for prefixes in subject.buckets():
+    for prefixes in subject.batches():
         plain, _ = prefixes.run_last()
         own, target = head_outputs(prefixes), subject.target[prefixes.rows]
         zero, one = torch.zeros_like(own[..., 0]), torch.ones_like(own[..., 0])
@@ -193,7 +195,7 @@ def test_a_batch_of_one_hots_equals_a_loop_over_single_heads(subject: Subject) -
     one_hots = torch.zeros(len(heads), subject.model.n_layers, n_heads)
     for row, (layer, head) in enumerate(heads):
         one_hots[row, layer, head] = 1
-    (prefixes,) = [found for found in subject.buckets() if 2 in found.rows]
+    prefixes = subject.batches()[-1]
     place = int((prefixes.rows == 2).nonzero())
     many = prefixes.select(torch.full((len(heads),), place))
     one = prefixes.select(torch.tensor([place]))
@@ -210,7 +212,7 @@ def test_selecting_rows_of_a_batch_equals_a_batch_of_the_selected_rows(subject: 
     from site_interp.injection import injected_logits
     from site_interp.prefixes import encode_prompts
 
-    prefixes = max(subject.buckets(), key=len)
+    prefixes = max(subject.batches(), key=len)
     whole = injected_logits(prefixes, subject.intervention(prefixes.rows))
     chosen = torch.tensor([len(prefixes) - 1, 0, len(prefixes) - 1])
     part = injected_logits(prefixes.select(chosen), subject.intervention(prefixes.rows[chosen]))
@@ -227,7 +229,7 @@ def test_selecting_rows_of_a_batch_equals_a_batch_of_the_selected_rows(subject: 
 def test_a_row_does_not_depend_on_its_neighbours(subject: Subject) -> None:
     from site_interp.injection import Intervention, injected_logits
 
-    prefixes = max(subject.buckets(), key=len)
+    prefixes = max(subject.batches(), key=len)
     target, alpha = subject.target[prefixes.rows], subject.alpha[prefixes.rows]
     before = injected_logits(prefixes, Intervention(target, alpha))
     others = torch.arange(len(prefixes)) != 0
@@ -241,7 +243,7 @@ def test_a_row_does_not_depend_on_its_neighbours(subject: Subject) -> None:
 def test_the_gradient_of_alpha_equals_central_differences(subject: Subject) -> None:
     from site_interp.injection import Intervention, injected_logits
 
-    prefixes = max(subject.buckets(), key=len)
+    prefixes = max(subject.batches(), key=len)
     rows = prefixes.rows
     alpha = (0.2 + 0.6 * subject.alpha[rows]).requires_grad_()  # clear of 0 and 1, where alpha +- h would leave [0, 1]
     answers = torch.tensor(subject.answers)[rows]
@@ -264,7 +266,7 @@ def test_the_gradient_of_alpha_equals_central_differences(subject: Subject) -> N
 def test_the_gradient_at_alpha_zero_is_target_minus_z_times_the_gradient_of_z(subject: Subject) -> None:
     from site_interp.injection import Intervention, injected_logits
 
-    for prefixes in subject.buckets():
+    for prefixes in subject.batches():
         rows = prefixes.rows
         alpha = torch.zeros_like(subject.alpha[rows], requires_grad=True)
         logits = injected_logits(prefixes, Intervention(subject.target[rows], alpha))
@@ -282,7 +284,7 @@ def test_injected_prefill_and_cached_decoding_equal_full_forwards_injected_at_th
     from site_interp.injection import injected_text
 
     n_tokens, changed = 6, 0
-    for prefixes in subject.buckets():
+    for prefixes in subject.batches():
         # A stop text that no model writes, so that every row runs to its end.
         texts = injected_text(
             prefixes, subject.intervention(prefixes.rows), max_new_tokens=n_tokens, stop="nothing writes this"

@@ -37,4 +37,4 @@ def test_a_notebook_uses_public_names_in_short_cells_and_defines_nothing(path):
 
 
 def test_there_is_a_quickstart():
-    assert [path.stem for path in NOTEBOOKS][0] == "1_quickstart"
+    assert NOTEBOOKS[0].stem == "1_quickstart"

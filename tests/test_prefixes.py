@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reference import Oracle, reference_last_logits, reference_logits
 from tiny_models import WORDS
@@ -116,6 +116,22 @@ def test_padding_after_further_tokens_is_harmless(model: Any, oracle: Oracle) ->
     assert close(logits[0, :2], wanted)
 
 
+def test_joined_prompts_keep_their_order_and_their_logits_and_leave_the_parts_alone(model: Any, oracle: Oracle) -> None:
+    from site_interp.prefixes import encode_prompts, join_prefixes
+
+    one_token = "" if model.tokenizer("").input_ids else "A:"
+    prompts = (*PROMPTS, one_token)
+    parts = encode_prompts(model, prompts)[::-1]  # the one-token prompt comes last
+    alone = [part.run_last()[0] for part in parts]
+    joined = join_prefixes(parts)
+    assert joined.rows.tolist() == [row for part in parts for row in part.rows.tolist()]
+    logits, _ = joined.run_last()
+    for place, row in enumerate(joined.rows.tolist()):
+        assert close(logits[place, -1], reference_last_logits(oracle, prompts[row]))
+    assert all(torch.equal(part.run_last()[0], before) for part, before in zip(parts, alone, strict=True))
+    assert join_prefixes(parts[:1]) is parts[0]
+
+
 def test_prefixes_ask_for_no_gradient(model: Any) -> None:
     from site_interp.prefixes import encode_prompts
 
@@ -141,7 +157,8 @@ def test_left_padding_ends_every_row_in_the_last_column() -> None:
     assert mask.tolist() == [[1, 1, 1], [0, 0, 1]]
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(1, 8))
+@example([2, 1, 3, 1], 4)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=30), st.integers(1, 8))
 def test_buckets_hold_every_row_once_waste_little_and_keep_to_the_budget(lengths: list[int], most: int) -> None:
     from site_interp.prefixes import length_buckets
 

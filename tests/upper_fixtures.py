@@ -30,7 +30,11 @@ def word_task(name: str = "file/words", *, n_train: int = 24, n_valid: int = 6, 
         texts[" ".join(chooser.choices(WORDS, k=chooser.randint(1, 4)))] = None
     rows = [Example(text, (" ".join(chooser.choices(WORDS, k=2)),)) for text in texts]
     return Task(
-        name, tuple(rows[:n_train]), tuple(rows[n_train : n_train + n_valid]), tuple(rows[n_train + n_valid :]), **fields
+        name,
+        tuple(rows[:n_train]),
+        tuple(rows[n_train : n_train + n_valid]),
+        tuple(rows[n_train + n_valid :]),
+        **fields,
     )
 
 
@@ -58,10 +62,16 @@ def model_state(model: Model) -> dict[str, Any]:
         "own hooks": {name: len(m.fwd_hooks) for name, m in modules.items() if hasattr(m, "fwd_hooks")},
         "training": {name: module.training for name, module in inner.items()},
         "gradients": {
-            name: (parameter.requires_grad, parameter.grad is None) for name, parameter in model.inner.named_parameters()
+            name: (parameter.requires_grad, parameter.grad is None)
+            for name, parameter in model.inner.named_parameters()
         },
         "grad enabled": torch.is_grad_enabled(),
     }
+
+
+def no_pictures(*_: object) -> str:
+    """In place of the browser that draws PNG files, which takes seconds."""
+    return "left out by a test"
 
 
 def start_command(arguments: Sequence[str], stderr: Path, folder: Path) -> BaseProcess:
@@ -85,8 +95,10 @@ def _command(arguments: Sequence[str], stderr: str, folder: str) -> None:
     os.dup2(written, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     torch.set_num_threads(1)
+    from site_interp import figure_files
     from site_interp.cli import main
 
+    figure_files._make_pictures = no_pictures
     main(arguments)
 
 

@@ -3,7 +3,20 @@
 from site_interp.baselines.floors import Echo, Majority
 from site_interp.baselines.icl import ICL
 from site_interp.baselines.method import Fitted, FixedAnswers, Method
+from site_interp.baselines.saved import SavedSITE
 from site_interp.baselines.site import DEFAULT, PRESETS, SITE
 from site_interp.baselines.zero_shot import ZeroShot
 
-__all__ = ["DEFAULT", "ICL", "PRESETS", "SITE", "Echo", "Fitted", "FixedAnswers", "Majority", "Method", "ZeroShot"]
+__all__ = [
+    "DEFAULT",
+    "ICL",
+    "PRESETS",
+    "SITE",
+    "Echo",
+    "Fitted",
+    "FixedAnswers",
+    "Majority",
+    "Method",
+    "SavedSITE",
+    "ZeroShot",
+]

@@ -15,9 +15,9 @@ from site_interp.prompts import QA, Template
 from site_interp.selection import PAPER, FitSettings
 from site_interp.tasks import Labelled
 
-DEFAULT = FitSettings(n_steps=400, batch_size=4, lr=0.2)
+DEFAULT = PAPER
 PRESETS: Mapping[str, FitSettings] = {"default": DEFAULT, "paper": PAPER}
-"""`paper`: 400 steps of one example, lr 0.2, as published. `default`: chosen on validation data (docs/decisions.md)."""
+"""`paper`: 400 steps of one example, lr 0.2. `default`: the same, as validation found nothing better (decisions.md)."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class SITE:
     fitting: FitSettings = DEFAULT
     template: Template = QA
     memory: int = DEFAULT_MEMORY
+
+    @property
+    def preset(self) -> str | None:
+        """The preset whose fit settings these are; None for others."""
+        return next((name for name, fitting in PRESETS.items() if fitting == self.fitting), None)
 
     def settings(self) -> Mapping[str, Any]:
         """Everything but the memory budget."""

@@ -15,6 +15,8 @@ from site_interp.cli.run_verb import run_verb
 from site_interp.cli.tasks_verb import tasks_app
 from site_interp.errors import UserError
 
+INTERRUPTED = 130  # exit code; typer turns an interrupt into it where nothing else does
+
 app = typer.Typer(
     name="site-interp",
     help="Find the attention heads a task lives in, and switch the task on without a prompt.",
@@ -31,10 +33,11 @@ app.command("models")(models_verb)
 app.add_typer(tasks_app, name="tasks")
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         print(f"site-interp {version('site-interp')}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -60,13 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"site-interp: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except (KeyboardInterrupt, typer.Abort):
-        print("\nsite-interp: interrupted; finished units are kept, the same command continues.", file=sys.stderr)
-        raise SystemExit(130) from None
+        code = INTERRUPTED
     except typer.Exit as leaving:
         raise SystemExit(leaving.exit_code) from None
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's usage errors
-            print(f"site-interp: {error.format_message()}", file=sys.stderr)
+            message = error.format_message()
+            print(message if message.startswith("Usage:") else f"site-interp: {message}", file=sys.stderr)
             raise SystemExit(2) from None
         raise
+    if code == INTERRUPTED:
+        print("\nsite-interp: interrupted; finished units are kept, the same command continues.", file=sys.stderr)
     raise SystemExit(code if isinstance(code, int) else 0)

@@ -1,7 +1,8 @@
 """`site-interp fit`: make task adapters and save them."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,37 +32,63 @@ def fit_verb(
     device: options.Device = "auto",
     dtype: options.Dtype = None,
     split_seed: options.SplitSeed = 0,
+    keep_leaks: options.KeepLeaks = False,
     input_column: options.InputColumn = None,
     output_column: options.OutputColumn = None,
+    plan: options.Plan = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Fit one adapter per task and seed, all in one batch, and save them."""
     tasks = options.read_tasks(
-        task, suite, data_dir, split_seed=split_seed, input_column=input_column, output_column=output_column
+        task,
+        suite,
+        data_dir,
+        split_seed=split_seed,
+        keep_leaks=keep_leaks,
+        input_column=input_column,
+        output_column=output_column,
     )
     numbers = options.read_seeds(seeds)
     fitting = options.read_fitting(preset, steps, batch_size, lr, checkpoint)
     budget = options.read_memory(memory)
-    from site_interp.baselines import SITE
-    from site_interp.files import check_writable, safe_name
+    from site_interp.baselines import PRESETS, SITE
+    from site_interp.experiments.plan import describe_minutes, plan_units, seconds_per_token, token_cost
+    from site_interp.files import check_writable, json_line, safe_name
     from site_interp.fitting import FitRun
     from site_interp.prompts import load_template
     from site_interp.tasks import Labelled
 
-    check_writable(out)
     method = SITE(n_prompts, n_shots, fitting, load_template(template), budget)
+    if not plan:
+        check_writable(out)
     loaded = options.read_model(model, device, dtype)
+    units = plan_units(loaded, tasks, [method], numbers, 0)
+    seconds = sum(token_cost(loaded, unit) for unit in units) * seconds_per_token(loaded)
+    print(
+        f"Plan: {len(units)} adapter(s) on {loaded.name}, {describe_minutes(seconds)}. Output: {out}", file=sys.stderr
+    )
+    if plan:
+        if as_json:
+            fits = [{"task": unit.task.name, "seed": unit.seed} for unit in units]
+            print(json_line({"fits": fits, "out": str(out), "minutes": round(seconds / 60, 2)}))
+        return
     pairs = [(one, seed) for one in tasks for seed in numbers]
-    with progress_bar(len(pairs) * (n_prompts + fitting.n_steps)) as progress:
+    with progress_bar(float(len(pairs) * (n_prompts + fitting.n_steps))) as progress:
         runs = []
         for one, seed in pairs:
             progress.say(f"{one.name} seed {seed}: embedding")
             labelled = Labelled(one)
-            runs.append(FitRun(method.embed(loaded, labelled, seed, progress.advance), labelled, seed))
+            runs.append(FitRun(method.embed(loaded, labelled, seed, progress.steps(1.0)), labelled, seed))
         progress.say(f"fitting {len(runs)} selection(s)")
-        adapters = method.select(loaded, runs, progress.advance)
+        adapters = method.select(loaded, runs, progress.steps(1.0))
+    folders = []
     for adapter in adapters:
         name = f"{safe_name(adapter.embedding.task)}__seed-{adapter.selection.seed}"
-        adapter.save_pretrained(out if len(adapters) == 1 else out / name, preset=preset)
+        folders.append(out if len(adapters) == 1 else out / name)
+        adapter.save_pretrained(folders[-1], preset=preset if fitting == PRESETS[preset] else None)
+    if as_json:
+        print(json_line([_values(*pair) for pair in zip(adapters, folders, strict=True)]))
+        return
     show(
         table(
             ["task", "seed", "kept step", "validation loss, nats", "alpha > 0.9", "labels"], list(map(_row, adapters))
@@ -70,8 +97,20 @@ def fit_verb(
     show(f"Saved to {out}")
 
 
+def _values(adapter: "Adapter", folder: Path) -> dict[str, Any]:
+    trace = adapter.selection.trace
+    assert trace is not None
+    return {
+        "task": adapter.embedding.task,
+        "seed": adapter.selection.seed,
+        "chosen_step": trace.chosen_step,
+        "valid_loss": trace.valid_loss[trace.valid_steps.index(trace.chosen_step)],
+        "n_open": adapter.selection.n_open,
+        "labels": adapter.n_labels,
+        "folder": str(folder),
+    }
+
+
 def _row(adapter: "Adapter") -> list[str]:
-    selection, trace = adapter.selection, adapter.selection.trace
-    loss = "-" if trace is None else f"{trace.valid_loss[trace.valid_steps.index(trace.chosen_step)]:.3f}"
-    step = "-" if trace is None else str(trace.chosen_step)
-    return [adapter.embedding.task, str(selection.seed), step, loss, f"{selection.n_open} heads", str(adapter.n_labels)]
+    task, seed, step, loss, n_open, labels, _ = _values(adapter, Path()).values()
+    return [task, str(seed), str(step), f"{loss:.3f}", f"{n_open} heads", str(labels)]

@@ -27,7 +27,10 @@ def generate_verb(
     device: options.Device = "auto",
     dtype: options.Dtype = None,
 ) -> None:
-    """Read inputs, one a line, and print one answer a line, in their order."""
+    """Read inputs, one a line, and print one answer a line, in their order.
+
+    Blank lines are no inputs; an answer of several lines is printed as one.
+    """
     from site_interp.adapter import Adapter
     from site_interp.generation import generate
     from site_interp.prompts import load_template
@@ -40,7 +43,7 @@ def generate_verb(
     loaded = options.read_model(name, device, dtype)
     answers = generate(loaded, texts, made, template=chosen, raw=raw, max_new_tokens=max_new_tokens, memory=budget)
     for text, answer in zip(texts, answers, strict=True):
-        print(json.dumps({"input": text, "output": answer}) if jsonl else answer)
+        print(json.dumps({"input": text, "output": answer}) if jsonl else " ".join(answer.splitlines()))
 
 
 def _read(path: Path | None, *, jsonl: bool) -> list[str]:
@@ -48,7 +51,7 @@ def _read(path: Path | None, *, jsonl: bool) -> list[str]:
     where = "stdin" if path is None or str(path) == "-" else str(path)
     try:
         content = sys.stdin.buffer.read() if where == "stdin" else Path(where).read_bytes()
-        lines = content.decode("utf-8-sig").splitlines()
+        lines = [line.removesuffix("\r") for line in content.decode("utf-8-sig").split("\n")]
     except OSError as error:
         raise UserError(f"Cannot read inputs from {where}: {error.strerror}. Give a file, or pipe them in.") from None
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from site_interp.errors import UserError
+from site_interp.files import safe_name
 
 if TYPE_CHECKING:
     from site_interp.baselines import Method
@@ -44,6 +45,7 @@ SplitSeed = Annotated[int, typer.Option("--split-seed", help="Seed of splits, wh
 KeepLeaks = Annotated[bool, typer.Option("--keep-leaks", help="Keep test pairs that stand in train or valid.")]
 InputColumn = Annotated[str | None, typer.Option("--input-column", help="Column of the inputs in a task file.")]
 OutputColumn = Annotated[str | None, typer.Option("--output-column", help="Column of the answers in a task file.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Print what would be done and how long it takes, then stop.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -95,7 +97,10 @@ def read_tasks(
     if not wanted:
         raise UserError("No task was asked for. Give --task NAME or --suite NAME; `site-interp tasks list` shows them.")
     tasks = [load_task(name, data_dir=data_dir, split_seed=split_seed, **loading) for name in dict.fromkeys(wanted)]
-    return tuple({task.name: task for task in tasks}.values())
+    by_name = {safe_name(task.name): task for task in tasks}  # as adapters and predictions are named on disk
+    if clash := next((task.name for task in tasks if task != by_name[safe_name(task.name)]), None):
+        raise UserError(f"Two different tasks are called {clash!r}: results are kept by name. Rename one of the files.")
+    return tuple(by_name.values())
 
 
 def read_fitting(
@@ -108,6 +113,8 @@ def read_fitting(
 
     if preset not in PRESETS:
         raise UserError(f"Cannot use the preset {preset!r}: there are {' and '.join(PRESETS)}.")
+    if checkpoint not in ("best", "last"):
+        raise UserError(f"Cannot keep the checkpoint {checkpoint!r}: there are best and last.")
     given: dict[str, Any] = {"n_steps": steps, "batch_size": batch_size, "lr": lr, "checkpoint": checkpoint}
     return replace(PRESETS[preset], **{key: value for key, value in given.items() if value is not None})
 

@@ -39,9 +39,9 @@ def run_verb(
     dtype: options.Dtype = None,
     split_seed: options.SplitSeed = 0,
     keep_leaks: options.KeepLeaks = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Print what would be done and how long it takes, then stop.")
-    ] = False,
+    input_column: options.InputColumn = None,
+    output_column: options.OutputColumn = None,
+    plan: options.Plan = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Run methods on tasks; with no options the main job: the demo suite, zero-shot, 10-shot and SITE.
@@ -51,7 +51,14 @@ def run_verb(
     if data_dir is not None and not task and not suite and not _from_environment(data_dir):
         _list_tasks(data_dir)
     tasks = options.read_tasks(
-        task, suite, data_dir, default_suite="demo", split_seed=split_seed, keep_leaks=keep_leaks
+        task,
+        suite,
+        data_dir,
+        default_suite="demo",
+        split_seed=split_seed,
+        keep_leaks=keep_leaks,
+        input_column=input_column,
+        output_column=output_column,
     )
     budget = options.read_memory(memory)
     methods = options.read_methods(
@@ -188,7 +195,8 @@ def _show(summary: "Summary", model: str) -> None:
         if d.task == last
     ]
     if rows:
-        show(table(["difference", "metric", "points", "seeds"], rows, f"paired differences, {last} of tasks"))
+        where = "mean of tasks" if last == MEAN else last
+        show(table(["difference", "metric", "points", "seeds"], rows, f"paired differences, {where}"))
 
 
 def _percent(interval: "Interval", *, sign: bool = False) -> str:

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 import torch
 
 from site_interp.baselines import ICL, SITE, Echo, Majority, Method
-from site_interp.evaluation import MAX_NEW_TOKENS
+from site_interp.evaluation import MAX_ROWS
 from site_interp.model import Model
-from site_interp.prompts import QA, Template
+from site_interp.prompts import QA
 from site_interp.records import unit_hash
 from site_interp.tasks import Task
 
-# Cost of one token of one row in its own step, next to one token of a long prefix: attention, logits and weights that
-# are read for few rows (measured on smollm2-135m, 2 cores: 2.0, 2.8 and 6 ms).
-LAST_TOKEN, TRAINED_TOKEN = 1.4, 3.0
+# One token of n rows, next to one token of a long prompt (2.0 ms): reading the weights, then so much for each row.
+# Measured on smollm2-135m, 2 cores: 75 + 2.1 n ms forward, 130 + 4.7 n ms with backward.
+FORWARD_START, FORWARD_ROW = 38.0, 1.05
+STEP_START, STEP_ROW = 65.0, 2.4
+# Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little.
+FITTED_TOGETHER = 10
 USUAL_ANSWER = 12  # tokens a row is decoded for, early stops included
 
 
@@ -31,6 +34,7 @@ class Unit:
         model: The model's name.
         fingerprint: The model's fingerprint id.
         dtype: The model's precision.
+        together: How many units like it are fitted in one batch, for the estimate of its cost.
     """
 
     task: Task
@@ -40,6 +44,7 @@ class Unit:
     model: str
     fingerprint: str
     dtype: str
+    together: int = 1
 
     @property
     def hash(self) -> str:
@@ -67,38 +72,65 @@ def plan_units(
     model: Model, tasks: Sequence[Task], methods: Sequence[Method], seeds: Sequence[int], n_test: int | None
 ) -> list[Unit]:
     """Every unit of a run; a method that takes no seed runs once, as seed 0."""
+    together = min(FITTED_TOGETHER, len(tasks) * len(seeds))
     return [
-        Unit(task, method, seed, n_test, model.name, model.fingerprint.id, model.dtype_name)
+        Unit(task, method, seed, n_test, model.name, model.fingerprint.id, model.dtype_name, together)
         for method in methods
         for task in tasks
         for seed in (seeds if method.seeded else (0,))
     ]
 
 
+@dataclass(frozen=True)
+class Cost:
+    """The work of a unit in prefix tokens: what it costs to run so many tokens of long prompts.
+
+    Args:
+        embedding: The prompts of the task embedding; 0 for a method without.
+        fitting: Steps and validations.
+        scoring: Prompts, decoding and answers of the test examples.
+    """
+
+    embedding: float
+    fitting: float
+    scoring: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.embedding + self.fitting + self.scoring
+
+
 def token_cost(model: Model, unit: Unit) -> float:
-    """The work of a unit in prefix tokens: what it costs to run so many tokens of long prompts."""
+    """All the work of a unit, in prefix tokens."""
+    return unit_cost(model, unit).total
+
+
+def unit_cost(model: Model, unit: Unit) -> Cost:
+    """The work of a unit, part by part."""
     method, task = unit.method, unit.task
     if isinstance(method, Echo | Majority):
-        return 1.0
+        return Cost(0.0, 0.0, 1.0)
     template = getattr(method, "template", QA)
     short = _mean_tokens(model, [template.zero_shot(example.input) for example in task.test[:20]])
+    long = short + getattr(method, "n_shots", 0) * _mean_tokens(
+        model, [template.few_shot([example], "") for example in task.train[:20]]
+    )
     n_test = len(task.test_examples(unit.n_test))
-    answered = n_test * USUAL_ANSWER * LAST_TOKEN
-    if isinstance(method, ICL):
-        return n_test * (short + method.n_shots * _shot_tokens(model, task, template)) + answered
+    answers = (USUAL_ANSWER + 1) * _forward(n_test, -(-n_test // MAX_ROWS))
     if not isinstance(method, SITE):
-        return n_test * short + answered
+        return Cost(0.0, 0.0, n_test * (long if isinstance(method, ICL) else short) + answers)
     fitting = method.fitting
-    embedding = method.n_prompts * (short + method.n_shots * _shot_tokens(model, task, template))
-    rows = fitting.n_steps * fitting.batch_size
     n_valid = min(fitting.n_valid, len(task.valid))
-    prefixes = (min(rows, len(task.train)) + n_valid) * short
-    validations = -(-fitting.n_steps // fitting.validate_every) * n_valid * LAST_TOKEN
-    return embedding + prefixes + rows * TRAINED_TOKEN + validations + n_test * short + answered
+    prompts = (min(fitting.n_steps * fitting.batch_size, len(task.train)) + n_valid) * short
+    steps = fitting.n_steps * (STEP_START / unit.together + STEP_ROW * fitting.batch_size)
+    validations = -(-fitting.n_steps // fitting.validate_every) * _forward(n_valid, 1 / unit.together)
+    return Cost(method.n_prompts * long, prompts + steps + validations, n_test * short + answers)
 
 
-def _shot_tokens(model: Model, task: Task, template: Template) -> float:
-    return _mean_tokens(model, [template.few_shot([example], "") for example in task.train[:20]])
+def _forward(n_rows: int, n_forwards: int | float) -> float:
+    """One token of so many rows in so many forwards."""
+    return FORWARD_START * n_forwards + FORWARD_ROW * n_rows
 
 
 def _mean_tokens(model: Model, texts: Sequence[str]) -> float:
@@ -121,10 +153,21 @@ def describe_minutes(seconds: float) -> str:
     """A duration in words.
 
     Example:
-        >>> describe_minutes(20), describe_minutes(600)
+        >>> describe_minutes(20.0), describe_minutes(600.0)
         ('under a minute', 'about 10 minutes')
     """
-    return "under a minute" if seconds < 55 else f"about {max(1, round(seconds / 60))} minutes"
+    if seconds < 90:
+        return "under a minute" if seconds < 55 else "about a minute"
+    return f"about {round(seconds / 60)} minutes"
 
 
-__all__ = ["MAX_NEW_TOKENS", "Unit", "describe_minutes", "plan_units", "seconds_per_token", "token_cost"]
+__all__ = [
+    "FITTED_TOGETHER",
+    "Cost",
+    "Unit",
+    "describe_minutes",
+    "plan_units",
+    "seconds_per_token",
+    "token_cost",
+    "unit_cost",
+]

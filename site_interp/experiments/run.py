@@ -1,5 +1,6 @@
 """The main job: methods on tasks with seeds, each unit recorded as soon as it is done, continued where it stopped."""
 
+import math
 import resource
 import time
 import traceback
@@ -17,7 +18,7 @@ from site_interp.baselines import SITE, Fitted, FixedAnswers
 from site_interp.comparison import bootstrap_mean
 from site_interp.errors import UserError
 from site_interp.evaluation import Evaluation, evaluate_fitted
-from site_interp.experiments.plan import Unit, token_cost
+from site_interp.experiments.plan import FITTED_TOGETHER, Unit, token_cost, unit_cost
 from site_interp.files import safe_name
 from site_interp.fitting import FitRun
 from site_interp.metrics import METRICS, Metric
@@ -29,9 +30,6 @@ from site_interp.tasks import Labelled
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little.
-FITTED_TOGETHER = 10
 
 
 @dataclass(frozen=True)
@@ -103,22 +101,13 @@ def run_units(
             else:
                 pending.append(unit)
         for unit, fitted, fit_seconds in _fitted(model, pending, out, memory, progress):
-            cost = token_cost(model, unit) * (0.5 if isinstance(unit.method, SITE) else 1.0)
-            share = cost / len(unit.task.test_examples(unit.n_test))
+            cost = unit_cost(model, unit).scoring
+            share = cost / max(len(unit.task.test_examples(unit.n_test)), 1)
             made: Evaluation | Exception
             if isinstance(fitted, Exception):
                 made = fitted
             else:
-                made = _attempt(
-                    evaluate_fitted,
-                    model,
-                    unit.task,
-                    fitted,
-                    seed=unit.seed,
-                    n_test=unit.n_test,
-                    memory=memory,
-                    progress=progress.steps(share),
-                )
+                made = _attempt(_evaluate, model, unit, fitted, memory, progress.steps(share))
             status, reason = _keep(unit, made, fit_seconds, results, out, keep_predictions)
             counts[status] += 1
             if reason:
@@ -127,6 +116,18 @@ def run_units(
             if isinstance(made, Exception) or made.n_prompt_tokens == 0:
                 progress.advance(cost)  # nothing was counted on the way
     return Outcome(**counts, reasons=tuple(reasons))
+
+
+def _evaluate(
+    model: Model, unit: Unit, fitted: Fitted | FixedAnswers, memory: int, advance: Callable[[int], None]
+) -> Evaluation:
+    made = evaluate_fitted(
+        model, unit.task, fitted, seed=unit.seed, n_test=unit.n_test, memory=memory, progress=advance
+    )
+    for metric, scores in made.scores.items():
+        if not all(map(math.isfinite, scores)):
+            raise RuntimeError(f"Scores of {unit.label} are not finite in {metric}. Run the model in float32.")
+    return made
 
 
 def metrics_of(unit: Unit) -> tuple[Metric, ...]:
@@ -164,32 +165,33 @@ def _fit_together(
     """Embed each unit's task, fit all alphas in one batch, save the adapters; then hand them out."""
     waiting: list[tuple[Unit, Labelled, float, FitRun]] = []
     for unit in units:
-        cost = token_cost(model, unit) * 0.5
+        cost = unit_cost(model, unit)
         if (kept := _kept_adapter(unit, out)) is not None:
-            progress.advance(cost)
+            progress.advance(cost.embedding + cost.fitting)
             yield unit, kept[0], kept[1]
             continue
         progress.say(f"{unit.label}: embedding")
         labelled, start = Labelled(unit.task), time.perf_counter()
-        each = progress.steps(cost * 0.5 / method.n_prompts)
+        each = progress.steps(cost.embedding / method.n_prompts)
         embedding = _attempt(method.embed, model, labelled, unit.seed, each)
         if isinstance(embedding, Exception):
-            progress.advance(cost)
+            progress.advance(cost.embedding + cost.fitting)
             yield unit, embedding, time.perf_counter() - start
             continue
         waiting.append((unit, labelled, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
     if not waiting:
         return
     progress.say(f"fitting {len(waiting)} selections together: {waiting[0][0].label} and on")
-    share = sum(token_cost(model, unit) * 0.25 for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
+    share = sum(unit_cost(model, unit).fitting for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
     start = time.perf_counter()
     adapters = _select(model, method, [run for *_, run in waiting], progress.steps(share))
     seconds = (time.perf_counter() - start) / len(waiting)
-    for place, (unit, _, embedding_seconds, _) in enumerate(waiting):
-        adapter, fit_seconds = adapters[place], embedding_seconds + seconds
-        if isinstance(adapter, Adapter):
-            adapter.save_pretrained(adapter_folder(out, unit), unit_hash=unit.hash, fit_seconds=fit_seconds)
-        yield unit, adapter, fit_seconds
+    fitted = [(unit, made, spent + seconds) for (unit, _, spent, _), made in zip(waiting, adapters, strict=True)]
+    for unit, made, fit_seconds in fitted:
+        if isinstance(made, Adapter):
+            notes = {"unit_hash": unit.hash, "fit_seconds": fit_seconds, "preset": method.preset}
+            made.save_pretrained(adapter_folder(out, unit), **notes)
+    yield from fitted
 
 
 def _select(
@@ -261,8 +263,13 @@ def _keep(
                 for place, (example, text) in enumerate(zip(examples, made.texts, strict=True))
             ],
         )
-    results.append([_metric_record(unit, made, metric, fit_seconds) for metric in made.scores])
+    results.append(records_of(unit, made, fit_seconds))
     return "done", ""
+
+
+def records_of(unit: Unit, made: Evaluation, fit_seconds: float) -> list[Record]:
+    """The records of a scored unit, one for each metric."""
+    return [_metric_record(unit, made, metric, fit_seconds) for metric in made.scores]
 
 
 def _metric_record(unit: Unit, made: Evaluation, metric: Metric, fit_seconds: float) -> Record:

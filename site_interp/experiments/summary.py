@@ -16,7 +16,8 @@ from site_interp.records import Record
 FLOORS = ("echo", "majority")
 MEAN = "mean"  # name of the row over all tasks
 
-Scores = dict[str, list[tuple[float, ...]]]  # task -> one row of scores per seed
+Rows = dict[int, tuple[float, ...]]  # seed -> scores
+Scores = dict[str, Rows]  # task -> its rows
 
 
 @dataclass(frozen=True)
@@ -91,47 +92,57 @@ def summarise(units: Sequence[Unit], records: Sequence[Record]) -> Summary:
         if record.metric is None or record.scores is None:
             missing[record.task, label] = f"{record.status}: {record.reason}"
         else:
-            scores.setdefault((label, record.metric), {}).setdefault(record.task, []).append(record.scores)
+            scores.setdefault((label, record.metric), {}).setdefault(record.task, {})[record.seed] = record.scores
     cells = tuple(cell for key, by_task in scores.items() for cell in _cells(*key, by_task, tasks))
+    unseeded = {label_of(unit.method.name, unit.method.variant()) for unit in units if not unit.method.seeded}
     pairs = combinations([method for method in methods if method not in FLOORS], 2)
     differences = tuple(
         difference
         for first, second in pairs
         for metric in METRICS
         if (second, metric) in scores and (first, metric) in scores
-        for difference in _differences(second, first, metric, scores[second, metric], scores[first, metric])
+        for difference in _differences(
+            (second, first), metric, scores[second, metric], scores[first, metric], bool({first, second} & unseeded)
+        )
     )
     return Summary(tasks, methods, cells, differences, missing)
 
 
 def _cells(method: str, metric: Metric, by_task: Scores, tasks: Sequence[str]) -> list[Cell]:
-    cells = [Cell(task, method, metric, nested_mean({task: rows}), len(rows)) for task, rows in by_task.items()]
+    listed = {task: list(rows.values()) for task, rows in by_task.items()}
+    cells = [Cell(task, method, metric, nested_mean({task: rows}), len(rows)) for task, rows in listed.items()]
     if len(tasks) > 1 and set(by_task) == set(tasks):
-        cells.append(Cell(MEAN, method, metric, nested_mean(by_task), min(map(len, by_task.values()))))
+        cells.append(Cell(MEAN, method, metric, nested_mean(listed), min(map(len, listed.values()))))
     return cells
 
 
-def _differences(first: str, second: str, metric: Metric, a: Scores, b: Scores) -> list[Difference]:
-    """Paired differences on the tasks both have, with the seeds both have (a method without seeds has one)."""
+def _differences(names: tuple[str, str], metric: Metric, a: Scores, b: Scores, unseeded: bool) -> list[Difference]:
+    """Paired differences on the tasks both have, with the seeds both have; a method without seeds meets every seed."""
     shared = {task: (a[task], b[task]) for task in a if task in b}
-    paired = {task: _common_seeds(*rows) for task, rows in shared.items()}
+    pairs = {task: _every_seed(*rows) if unseeded else _common_seeds(*rows) for task, rows in shared.items()}
+    paired = {task: rows for task, rows in pairs.items() if rows[0]}
     found = [
-        Difference(task, first, second, metric, nested_difference({task: x}, {task: y}), max(len(x), len(y)))
+        Difference(task, *names, metric, nested_difference({task: x}, {task: y}), max(len(x), len(y)))
         for task, (x, y) in paired.items()
     ]
     if len(paired) > 1:
         ours, theirs = ({task: rows[side] for task, rows in paired.items()} for side in (0, 1))
         n_seeds = min(max(len(x), len(y)) for x, y in paired.values())
-        found.append(Difference(MEAN, first, second, metric, nested_difference(ours, theirs), n_seeds))
+        found.append(Difference(MEAN, *names, metric, nested_difference(ours, theirs), n_seeds))
     return found
 
 
-def _common_seeds(a: list[Any], b: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Rows are in seed order; where both have several, the first common number of them is paired."""
-    if len(a) == 1 or len(b) == 1:
-        return a, b
-    n = min(len(a), len(b))
-    return a[:n], b[:n]
+Pair = tuple[list[tuple[float, ...]], list[tuple[float, ...]]]
+
+
+def _every_seed(a: Rows, b: Rows) -> Pair:
+    return list(a.values()), list(b.values())
+
+
+def _common_seeds(a: Rows, b: Rows) -> Pair:
+    """The rows of the seeds that both have, side by side."""
+    common = [seed for seed in a if seed in b]
+    return [a[seed] for seed in common], [b[seed] for seed in common]
 
 
 def comparison_rows(summary: Summary) -> list[dict[str, Any]]:

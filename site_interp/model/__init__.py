@@ -4,7 +4,7 @@ from site_interp.model.bundled import bundled_models, is_cached
 from site_interp.model.decode import decode_greedy
 from site_interp.model.fingerprint import Fingerprint
 from site_interp.model.load import load_model
-from site_interp.model.model import Call, Hook, Model, select_rows
+from site_interp.model.model import Call, Hook, Model, join_caches, select_rows
 from site_interp.model.padding import pad_left
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "bundled_models",
     "decode_greedy",
     "is_cached",
+    "join_caches",
     "load_model",
     "pad_left",
     "select_rows",

@@ -28,7 +28,7 @@ def decode_greedy(
         mask: Mask of the prompts.
         cache: Cache of the prompts, last token included; left unchanged.
         max_new_tokens: Tokens a row may have.
-        stop: A row ends when its text contains this, or at an end-of-sequence token.
+        stop: A row ends when its text contains this, at an end-of-sequence token, or when the context is full.
 
     Returns:
         One text per row, special tokens left out.
@@ -38,13 +38,14 @@ def decode_greedy(
     active = torch.arange(len(texts), device=logits.device)
     for step in range(max_new_tokens):
         chosen = logits.argmax(dim=-1)
+        has_room = (mask.sum(dim=1) < model.n_ctx).tolist()
         going = []
         for place, (row, token) in enumerate(zip(active.tolist(), chosen.tolist(), strict=True)):
             if token in model.stop_ids:
                 continue
             tokens[row].append(token)
             texts[row] = model.decode(tokens[row])
-            if stop not in texts[row]:
+            if stop not in texts[row] and has_room[place]:
                 going.append(place)
         if not going or step == max_new_tokens - 1:
             break
