@@ -28,11 +28,11 @@ types: install
 	$(RUN) mypy
 
 test: lint types
-	$(RUN) pytest
+	$(RUN) pytest -n 2
 	$(RUN) pytest -m slow
 
 test-fast: install
-	$(RUN) pytest
+	$(RUN) pytest -n 2
 
 notebooks: install
 	$(RUN) pytest tests/test_notebooks.py -m "slow or not slow"

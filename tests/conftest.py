@@ -17,10 +17,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny tensors and single rows gain nothing from several threads, and lose much when other work fills the cores."""
+def _one_thread(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Tiny tensors gain nothing from several threads; the tests of a real model keep them all."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if pytestconfig.option.markexpr != "slow":
+        torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 

@@ -347,9 +347,8 @@ def test_runs_fitted_in_one_batch_equal_each_fitted_alone(model: Any, tasks: tup
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_two_real_runs_fitted_in_one_batch_equal_each_fitted_alone(real_model: Any) -> None:
-    from scipy.stats import spearmanr
-
     from site_interp.embedding import embed_task
     from site_interp.selection import FitSettings
     from site_interp.tasks import load_task
@@ -360,5 +359,6 @@ def test_two_real_runs_fitted_in_one_batch_equal_each_fitted_alone(real_model: A
     together = fitted(real_model, tasks, embeddings, settings)
     for one, alone in zip(together, fitted_alone(real_model, tasks, embeddings, settings), strict=True):
         assert one.trace.valid_loss == pytest.approx(alone.trace.valid_loss, abs=LOSS_TOLERANCE)
-        assert spearmanr(one.logits.flatten(), alone.logits.flatten()).statistic > RANK_CORRELATION
+        ranks = torch.stack([logits.flatten().argsort().argsort().double() for logits in (one.logits, alone.logits)])
+        assert float(torch.corrcoef(ranks)[0, 1]) > RANK_CORRELATION
         assert alone.trace.valid_loss[-1] < alone.trace.train_loss[0]
