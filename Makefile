@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 RUN := .venv/bin/python -m
-DEMO_TASKS := antonym capitalize country-capital next_item present-past sentiment
+DEMO_TASKS := antonym capitalize country-capital next_item present-past
 DEMO ?= run $(addprefix --task ,$(DEMO_TASKS)) --n-test 50 --out runs/demo
 
 .PHONY: install demo test test-fast lint types notebooks figures bench

@@ -33,7 +33,7 @@ CENTRAL_STEP, CENTRAL_TOLERANCE = 1e-2, 2e-2
 ALPHA_TOLERANCE = 1e-3
 # On the real model rounding adds up in logits of heads that hardly matter: losses and ranks are compared. A step takes
 # about 0.25 s there, and three fits run.
-LOSS_TOLERANCE, RANK_CORRELATION, REAL_STEPS = 1e-3, 0.999, 100
+LOSS_TOLERANCE, RANK_CORRELATION, REAL_STEPS = 1e-3, 0.999, 400
 
 
 @dataclass(frozen=True)
