@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from site_interp.selection import FitSettings
     from site_interp.tasks import Task
 
-METHODS = ("zero_shot", "icl", "site", "echo", "majority")
-
 ModelName = Annotated[
     str, typer.Option("--model", help="Bundled name (smollm2-135m, gemma-3-270m), Hugging Face id, or folder.")
 ]
