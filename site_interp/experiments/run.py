@@ -74,7 +74,7 @@ def run_units(
     keep_predictions: bool = True,
     progress: Progress = Progress(),
 ) -> Outcome:
-    """Run every unit that is not finished in `out`, cheapest methods first, and record each one when it is done.
+    """Run every unit that is not finished in `out`, in their order, and record each one when it is done.
 
     SITE units are fitted several at a time in one batch; their adapters are saved before they are scored, so that a
     killed run keeps them.
