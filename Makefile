@@ -44,6 +44,6 @@ figures: demo
 	cp runs/demo/figures/*.png runs/demo/figures/*.json figures/
 
 bench: install
-	@shopt -s nullglob; files=(benchmarks/*.py); \
+	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); \
 	if [ $${#files[@]} -eq 0 ]; then echo "There are no benchmarks yet: benchmarks/ holds no Python file." >&2; exit 1; fi; \
 	for file in "$${files[@]}"; do echo "$$file"; .venv/bin/python "$$file" || exit 1; done

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from site_interp import plots
     from site_interp.adapter import Adapter
     from site_interp.baselines import ICL, SITE, Echo, Majority, ZeroShot
+    from site_interp.doctor import Check, check_model
     from site_interp.embedding import TaskEmbedding, embed_task
     from site_interp.errors import UserError
     from site_interp.evaluation import evaluate
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Adapter": "adapter",
+    "Check": "doctor",
     "Echo": "baselines",
     "Example": "tasks",
     "FitSettings": "selection",
@@ -52,6 +54,7 @@ _HOMES = {
     "Template": "prompts",
     "UserError": "errors",
     "ZeroShot": "baselines",
+    "check_model": "doctor",
     "embed_task": "embedding",
     "encode_prompts": "prefixes",
     "evaluate": "evaluation",
@@ -69,6 +72,7 @@ __all__ = [
     "ICL",
     "SITE",
     "Adapter",
+    "Check",
     "Echo",
     "Example",
     "FitSettings",
@@ -82,6 +86,7 @@ __all__ = [
     "Template",
     "UserError",
     "ZeroShot",
+    "check_model",
     "embed_task",
     "encode_prompts",
     "evaluate",

@@ -3,8 +3,7 @@
 On disk it is a folder of `adapter.safetensors` and `adapter_config.json`; never pickle.
 """
 
-import hashlib
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -12,21 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
+from site_interp.adapter_files import CONFIG_NAME, FORMAT_VERSION, WEIGHTS_NAME, read_files, write_files
 from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
-from site_interp.files import write_atomically
 from site_interp.injection import Intervention
 from site_interp.model import Fingerprint, Model
 from site_interp.prompts import Template
 from site_interp.selection import FitSettings, FitTrace, HeadSelection
 
-FORMAT_VERSION = 1
-WEIGHTS_NAME = "adapter.safetensors"
-CONFIG_NAME = "adapter_config.json"
+__all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "Adapter"]
+
 PACKAGES = ("site-interp", "torch", "transformer-lens", "transformers")  # their versions are kept
 
 
@@ -41,7 +36,7 @@ class Adapter:
         selection: alpha of every head, with how it was fitted.
 
     Raises:
-        UserError: Embedding and selection are of different shapes, or hold values that are not finite.
+        UserError: Embedding and selection are of different shapes.
     """
 
     embedding: TaskEmbedding
@@ -54,18 +49,6 @@ class Adapter:
                 f"Cannot make an adapter of an embedding of {tuple(target.shape[:2])} layers x heads and a selection "
                 f"of {tuple(logits.shape)}. Take both from one model."
             )
-        if target.shape != self.embedding.std.shape:
-            raise UserError(
-                f"Cannot make an adapter of an embedding of shape {tuple(target.shape)} whose spread has shape "
-                f"{tuple(self.embedding.std.shape)}. Embed the task again."
-            )
-        for name, values in (("embedding", target), ("spread", self.embedding.std), ("logits", logits)):
-            if not bool(values.isfinite().all()):
-                layer, head = (int(index) for index in (~values.isfinite()).nonzero()[0][:2])
-                raise UserError(
-                    f"Cannot make an adapter for task '{self.embedding.task}': a value of its {name} is not finite at "
-                    f"L{layer}H{head}. Fit it again in float32."
-                )
 
     @property
     def name(self) -> str:
@@ -100,10 +83,10 @@ class Adapter:
         self.save_pretrained(folder)
 
     def save_pretrained(self, folder: str | Path, **notes: Any) -> None:
-        """Write the adapter to a folder, each file whole or not at all.
+        """Write the adapter to a folder, whole or not at all.
 
         Args:
-            folder: Made if needed; an adapter that is there is replaced.
+            folder: Made if needed; an adapter that is there is replaced, and kept if the writing fails.
             notes: Further JSON values for the configuration, for example `preset="paper"`; a field of the adapter
                 itself stays as it is.
 
@@ -115,10 +98,7 @@ class Adapter:
             "embedding_std": self.embedding.std.float().contiguous(),
             "logits": self.selection.logits.float().contiguous(),
         }
-        weights = save_tensors(tensors)
-        config = {"preset": None, **notes, **self._config(), "weights_sha256": hashlib.sha256(weights).hexdigest()}
-        write_atomically(Path(folder) / WEIGHTS_NAME, weights)
-        write_atomically(Path(folder) / CONFIG_NAME, json.dumps(config, indent=2, sort_keys=True) + "\n")
+        write_files(Path(folder), tensors, {"preset": None, **notes, **self._config()})
 
     def _config(self) -> dict[str, Any]:
         embedding, selection = self.embedding, self.selection
@@ -173,11 +153,12 @@ class Adapter:
             UserError: Missing, damaged or mismatched files.
         """
         doing = f"Cannot load an adapter from {folder}"
-        config = _read_config(Path(folder), doing)
-        tensors = _read_tensors(Path(folder), config, doing)
+        config, tensors = read_files(Path(folder), doing)
         try:
             return _assemble(config, tensors), config
-        except (KeyError, TypeError, AttributeError) as error:
+        except UserError as error:
+            raise UserError(f"{doing}: {error}") from None
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise UserError(f"{doing}: its {CONFIG_NAME} lacks or spoils a field ({error}). Save it again.") from None
 
     def check_model(self, model: Model) -> None:
@@ -194,54 +175,33 @@ class Adapter:
                 "Use it with its own model, or fit a new one."
             )
 
+    def check_template(self, template: Template) -> None:
+        """Refuse prompts of another form than those this adapter was fitted on.
+
+        Raises:
+            UserError: Names the fields that differ.
+        """
+        ours, theirs = self.template.to_dict(), template.to_dict()
+        if differ := [
+            f"{key} {ours[key]!r} against {theirs[key]!r}" for key in ours if ours[key] != theirs[key] and key != "name"
+        ]:
+            raise UserError(
+                f"Cannot use template '{template.name}' with an adapter of task '{self.embedding.task}', which was "
+                f"fitted with '{self.template.name}': {'; '.join(differ)}. Leave the template out."
+            )
+
 
 def _metrics(trace: FitTrace | None) -> dict[str, float]:
     """Validation loss of the kept step, in nats of the first answer token."""
     return {} if trace is None else {"valid_loss": trace.valid_loss[trace.valid_steps.index(trace.chosen_step)]}
 
 
-def _read_config(folder: Path, doing: str) -> Mapping[str, Any]:
-    path = folder / CONFIG_NAME
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{doing}: there is no {CONFIG_NAME} in it. Give the folder that was saved.") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{doing}: its {CONFIG_NAME} cannot be read ({error}). Save it again.") from None
-    if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
-        found = config.get("format_version") if isinstance(config, dict) else None
-        raise UserError(f"{doing}: format version {found} is not {FORMAT_VERSION}. Use the version that wrote it.")
-    return config
-
-
-def _read_tensors(folder: Path, config: Mapping[str, Any], doing: str) -> dict[str, torch.Tensor]:
-    try:
-        weights = (folder / WEIGHTS_NAME).read_bytes()
-        tensors = load_tensors(weights)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{doing}: its {WEIGHTS_NAME} cannot be read ({error}). Save it again.") from None
-    if hashlib.sha256(weights).hexdigest() != config.get("weights_sha256"):
-        raise UserError(f"{doing}: {WEIGHTS_NAME} is not the one {CONFIG_NAME} was written with. Save it again.")
-    heads = tuple(tensors["embedding"].shape) if "embedding" in tensors else ()
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if len(heads) != 3 or shapes != {"embedding": heads, "embedding_std": heads, "logits": heads[:2]}:
-        raise UserError(
-            f"{doing}: {WEIGHTS_NAME} holds {shapes}, not embedding and embedding_std of [layer head d_head] and "
-            "logits of [layer head]. Save it again."
-        )
-    if other := sorted({str(tensor.dtype) for tensor in tensors.values()} - {"torch.float32"}):
-        raise UserError(f"{doing}: {WEIGHTS_NAME} holds {other[0]}, and must be float32. Save it again.")
-    return tensors
-
-
-TEXTS = ("task", "split_hash", "model", "dtype")
-COUNTS = ("split_seed", "n_prompts", "n_shots", "embedding_seed", "embedding_labels", "seed", "labels")
-
-
 def _assemble(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Adapter:
     for kind, names in ((str, TEXTS), (int, COUNTS)):
         if wrong := [name for name in names if not isinstance(config[name], kind)]:
             raise TypeError(f"{wrong[0]} is {config[wrong[0]]!r}")
+    if not isinstance(config["revision"], str | None):
+        raise TypeError(f"revision is {config['revision']!r}")
     embedding = TaskEmbedding(
         mean=tensors["embedding"],
         std=tensors["embedding_std"],
@@ -258,16 +218,26 @@ def _assemble(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) ->
         dtype=config["dtype"],
         fingerprint=Fingerprint.from_dict(config["fingerprint"]),
     )
-    trace, settings = config["trace"], config["settings"]
     selection = HeadSelection(
         logits=tensors["logits"],
-        trace=None if trace is None else FitTrace(**{key: _tuple(value) for key, value in trace.items()}),
-        settings=None if settings is None else FitSettings(**settings),
+        trace=None if config["trace"] is None else _trace(**config["trace"]),
+        settings=None if config["settings"] is None else FitSettings(**config["settings"]),
         seed=config["seed"],
         n_labels=config["labels"],
     )
     return Adapter(embedding, selection)
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+TEXTS = ("task", "split_hash", "model", "dtype")
+COUNTS = ("split_seed", "n_prompts", "n_shots", "embedding_seed", "embedding_labels", "seed", "labels")
+
+
+def _trace(*, train_loss: Any, valid_steps: Any, valid_loss: Any, chosen_step: Any) -> FitTrace:
+    lists = {"train_loss": train_loss, "valid_steps": valid_steps, "valid_loss": valid_loss}
+    for name, values in lists.items():
+        kind = int if name == "valid_steps" else int | float
+        if not isinstance(values, list) or not all(isinstance(v, kind) and math.isfinite(v) for v in values):
+            raise TypeError(f"{name} is no list of numbers")
+    if len(valid_steps) != len(valid_loss) or chosen_step not in valid_steps:
+        raise TypeError(f"chosen_step is {chosen_step!r}, and {len(valid_loss)} losses belong to {valid_steps}")
+    return FitTrace(tuple(map(float, train_loss)), tuple(valid_steps), tuple(map(float, valid_loss)), int(chosen_step))

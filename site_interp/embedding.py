@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from site_interp.errors import UserError
 from site_interp.model import Fingerprint, Model
-from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, iterate_prefixes
+from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, check_finite, iterate_prefixes
 from site_interp.progress import Advance, advancing
 from site_interp.prompts import QA, Template, draw_embedding_prompts
+from site_interp.selection import first_not_finite
 from site_interp.tasks import Labelled, Task
 
 
@@ -31,6 +33,9 @@ class TaskEmbedding:
         revision: Revision of the model, if one was asked for.
         dtype: Precision the model ran in.
         fingerprint: What the model looked like.
+
+    Raises:
+        UserError: Mean and spread of different shapes, or with a value that is nan or infinite.
     """
 
     mean: Float[Tensor, "layer head d_head"]
@@ -48,12 +53,23 @@ class TaskEmbedding:
     dtype: str
     fingerprint: Fingerprint
 
+    def __post_init__(self) -> None:
+        doing = f"Cannot make the embedding of task '{self.task}'"
+        if self.mean.shape != self.std.shape:
+            raise UserError(
+                f"{doing}: its mean has shape {tuple(self.mean.shape)} and its spread {tuple(self.std.shape)}. Take "
+                "both from the same prompts."
+            )
+        for name, values in (("embedding", self.mean), ("spread", self.std)):
+            if head := first_not_finite(values):
+                raise UserError(f"{doing}: a value of its {name} is not finite at {head}. Embed it again in float32.")
+
 
 @torch.no_grad()
 def head_outputs(prefixes: Prefixes) -> Float[Tensor, "batch layer head d_head"]:
     """z of every head at the last token of each prompt, fp32 on the CPU; the model is left as it is."""
     model = prefixes.model
-    seen: list[Tensor] = [torch.empty(0)] * model.n_layers
+    seen: dict[int, Tensor] = {}
 
     def keep(layer: int) -> Callable[[Tensor], None]:
         def hook(z: Tensor) -> None:
@@ -63,7 +79,7 @@ def head_outputs(prefixes: Prefixes) -> Float[Tensor, "batch layer head d_head"]
 
     with model.hooked([(model.hook_z(layer), keep(layer)) for layer in range(model.n_layers)]):
         prefixes.run_last()
-    return torch.stack(seen, dim=1)
+    return torch.stack([seen[layer] for layer in range(model.n_layers)], dim=1)
 
 
 def embed_prompts(
@@ -80,11 +96,16 @@ def embed_prompts(
         prompts: Texts that end in the token of interest.
         memory: Budget in bytes.
         progress: Called with the number of prompts done after each batch; by default a bar is shown.
+
+    Raises:
+        UserError: A prompt without tokens or longer than the context, or one whose z is not finite.
     """
-    z = torch.empty(len(prompts), model.n_layers, model.n_heads, model.d_head)
+    z = torch.empty(len(prompts), model.n_layers, model.n_heads, model.d_head, device="cpu")
     with advancing(len(prompts), "embedding", progress) as advance:
         for prefixes in iterate_prefixes(model, prompts, memory=memory, max_rows=32):
-            z[prefixes.rows.cpu()] = head_outputs(prefixes)
+            found = head_outputs(prefixes)
+            check_finite(prefixes, found, "head outputs")
+            z[prefixes.rows.cpu()] = found
             advance(len(prefixes))
     return z
 
@@ -115,7 +136,7 @@ def embed_task(
         progress: Called with the number of prompts done after each batch; by default a bar is shown.
 
     Raises:
-        UserError: Too few training examples, or prompts longer than the context.
+        UserError: Too few training examples, prompts longer than the context, or head outputs that are not finite.
     """
     labelled = task if isinstance(task, Labelled) else Labelled(task)
     prompts = draw_embedding_prompts(labelled, template, n_prompts=n_prompts, n_shots=n_shots, seed=seed)

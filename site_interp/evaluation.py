@@ -6,23 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from site_interp.adapter import Adapter
 from site_interp.baselines import Fitted, FixedAnswers, Method
 from site_interp.comparison import Interval, bootstrap_mean
-from site_interp.errors import UserError
-from site_interp.injection import Intervention, injected_text, injecting, last_columns
+from site_interp.errors import UserError, did_you_mean
+from site_interp.injection import injected_text
 from site_interp.metrics import METRICS, Metric, prefix_match, strict_match
 from site_interp.model import Model
-from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, iterate_prefixes
+from site_interp.prefixes import DEFAULT_MEMORY, iterate_prefixes
 from site_interp.progress import Advance, advancing
+from site_interp.scoring import score_answers
 from site_interp.tasks import Example, Labelled, Task
 
 MAX_NEW_TOKENS = 20
 MAX_ROWS = 64  # prompts generated together; more rows gain nothing on a CPU
-SCORED_ROWS = 32  # (prompt, answer) pairs scored together, as each holds logits at every answer position
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,16 @@ class Evaluation:
     seconds: float
 
     def interval(self, metric: Metric) -> Interval:
-        """Mean and 95 % bootstrap interval over the test examples."""
+        """Mean and 95 % bootstrap interval over the test examples.
+
+        Raises:
+            UserError: A metric that is unknown, or that this method has no scores in.
+        """
+        if metric not in self.scores:
+            raise UserError(
+                f"Cannot give the {metric!r} of {self.method}: it has {', '.join(self.scores)}."
+                f"{did_you_mean(metric, self.scores)}"
+            )
         return bootstrap_mean(self.scores[metric])
 
 
@@ -114,8 +121,10 @@ def evaluate(
         A table that prints with intervals; `.rows` hold the scores per example.
 
     Raises:
-        UserError: A method cannot run on this task, or an adapter belongs to another model or split.
+        UserError: A method cannot run on this task, an adapter belongs to another model or split, seeds are negative or
+            stand twice, or the model computes values that are not finite.
     """
+    check_seeds(seeds)
     rows = []
     for method in methods:
         if isinstance(method, FixedAnswers | Fitted):
@@ -126,6 +135,18 @@ def evaluate(
             fitted = method.fit(model, Labelled(task), seed)
             rows.append(evaluate_fitted(model, task, fitted, seed=seed, n_test=n_test, memory=memory))
     return EvaluationTable(tuple(rows))
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse seeds that are none at all, no whole numbers, negative, or stand twice.
+
+    Raises:
+        UserError: Names the seeds.
+    """
+    if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        raise UserError(
+            f"Cannot run with the seeds {list(seeds)}: give whole numbers of 0 or more, at least one, each once."
+        )
 
 
 def evaluate_fitted(
@@ -150,11 +171,16 @@ def evaluate_fitted(
         progress: Called with the number of examples done after each batch; by default a bar is shown.
 
     Raises:
-        UserError: No test examples, an adapter of another model or split, or prompts longer than the context.
+        UserError: No test examples, an adapter of another model or split, prompts longer than the context, or logits
+            that are not finite.
     """
+    if n_test is not None and n_test < 1:
+        raise UserError(
+            f"Cannot evaluate on {n_test} test examples of '{task.name}'. Give n_test of 1 or more, or None."
+        )
     examples = task.test_examples(n_test)
     if not examples:
-        raise UserError(f"Cannot evaluate on task '{task.name}': it has no test examples, or n_test is 0.")
+        raise UserError(f"Cannot evaluate on task '{task.name}': it has no test examples. Add some.")
     start = time.perf_counter()
     if isinstance(fitted, FixedAnswers):
         texts = tuple(fitted.answer(example.input) for example in examples)
@@ -242,51 +268,3 @@ def _first_token_of_text(model: Model, fitted: FixedAnswers, example: Example, t
         model.answer_ids(prompt, fitted.template.answer(answer))[0] for answer in (text.strip(), *example.answers)
     )
     return float(first in others)
-
-
-@torch.no_grad()
-def score_answers(
-    prefixes: Prefixes, answers: Sequence[Sequence[Sequence[int]]], intervention: Intervention | None
-) -> list[tuple[float, float]]:
-    """First-token hit and log-probability of the best answer of each prompt.
-
-    A hit needs the answer's first token to score strictly above every other token, so that ties and constant logits are
-    never right.
-
-    Args:
-        prefixes: The prompts.
-        answers: For each prompt, the token ids of every right answer.
-        intervention: What is injected at the last prompt token, or None.
-
-    Returns:
-        For each prompt (hit, log-probability): 1.0 or 0.0, and nats of the whole answer; the best over the answers.
-    """
-    pairs = [(row, list(ids)) for row, several in enumerate(answers) for ids in several]
-    best = [(0.0, float("-inf"))] * len(answers)
-    for start in range(0, len(pairs), SCORED_ROWS):
-        part = pairs[start : start + SCORED_ROWS]
-        rows = torch.tensor([row for row, _ in part], device=prefixes.ids.device)
-        shared = intervention if intervention is None else intervention.rows(rows)
-        logits = _answer_logits(prefixes.select(rows), [ids for _, ids in part], shared)
-        for (row, ids), row_logits in zip(part, logits, strict=True):
-            target = torch.tensor(ids, device=row_logits.device)
-            log_prob = row_logits[: len(ids)].log_softmax(-1).gather(-1, target[:, None]).sum()
-            hit = float((row_logits[0] >= row_logits[0, ids[0]]).sum() == 1)
-            best[row] = (max(best[row][0], hit), max(best[row][1], float(log_prob)))
-    return best
-
-
-def _answer_logits(
-    prefixes: Prefixes, answers: Sequence[Sequence[int]], intervention: Intervention | None
-) -> Float[Tensor, "batch answer d_vocab"]:
-    """Logits at the last prompt token and at every answer token but the last, in one forward."""
-    more = torch.zeros(len(answers), max(map(len, answers)) - 1, dtype=torch.long)
-    for row, ids in enumerate(answers):
-        more[row, : len(ids) - 1] = torch.tensor(ids[:-1], dtype=torch.long)
-    more = more.to(prefixes.ids.device)
-    if intervention is None:
-        logits, _ = prefixes.run_last(more, n_logits=0)
-    else:
-        with injecting(prefixes.model, intervention, last_columns(prefixes)):
-            logits, _ = prefixes.run_last(more, n_logits=0)
-    return logits.float()

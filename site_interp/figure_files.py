@@ -117,6 +117,14 @@ def render_pictures(folder: str) -> int:
     return 0
 
 
+def find_browser() -> str | None:
+    """The browser that makes pictures, or None where there is none."""
+    from choreographer.browsers.chromium import Chromium
+
+    found: str | None = Chromium.find_browser(skip_local=False)
+    return found
+
+
 def _make_pictures(drawings: Mapping[str, str], destination: Path) -> str:
     """Put a PNG of each drawing into a folder, all or none; returns why there are none, or an empty text."""
     seconds = BROWSER_START_SECONDS + RENDER_SECONDS * len(drawings)

@@ -16,7 +16,7 @@ from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.injection import Intervention, injected_logits
 from site_interp.model import Model
-from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, encode_prompts, join_prefixes, kv_bytes
+from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, check_finite, encode_prompts, join_prefixes, kv_bytes
 from site_interp.progress import Advance, advancing
 from site_interp.selection import PAPER, FitSettings, FitTrace, HeadSelection
 from site_interp.tasks import Labelled, Task, sub_seed
@@ -124,6 +124,12 @@ def _plan(model: Model, run: FitRun, settings: FitSettings) -> _Plan:
         raise UserError(
             f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
             "examples, and needs at least one of each."
+        )
+    if run.embedding.task == labelled.task and run.embedding.split_hash != labelled.split_hash:
+        raise UserError(
+            f"Cannot fit task '{labelled.task}': its embedding is of another split (split_seed "
+            f"{run.embedding.split_seed}, now {labelled.split_seed}), so it may have seen the validation examples. "
+            "Embed the task again."
         )
     chooser = random.Random(sub_seed(run.seed, "fitting order", labelled.task))
     drawn = [chooser.choices(range(labelled.n_train), k=settings.batch_size) for _ in range(settings.n_steps)]
@@ -255,6 +261,7 @@ def _losses(
         if backward:
             weights = torch.tensor([1 / n_rows[row.run] for row in members], device=loss.device)
             (loss * weights).sum().backward()
+        check_finite(prefixes, loss[:, None], "loss and logits")
         for row, value in zip(members, loss.tolist(), strict=True):
             found.setdefault(row.run, []).append(value)
     return found
@@ -274,14 +281,7 @@ def _row_bytes(encoded: _Encoded, *, backward: bool) -> int:
 
 
 def _means(rows: Sequence[_Row], per_run: dict[int, list[float]], n_runs: int) -> list[float]:
-    means = [sum(per_run[run]) / len(per_run[run]) for run in range(n_runs)]
-    for run, mean in enumerate(means):
-        if mean != mean or mean == float("inf"):
-            raise RuntimeError(
-                f"The loss of run {run} is not finite ({mean}), first prompt {rows[0].prompt[:40]!r}. Load the model "
-                "in float32, and check the task embedding for values that are not finite."
-            )
-    return means
+    return [sum(per_run[run]) / len(per_run[run]) for run in range(n_runs)]
 
 
 def _selection(

@@ -4,9 +4,10 @@ The position is absolute: a column of the padded batch. Every forward that compu
 layer) exactly once, every other forward injects nothing, and a receipt counts. No hook outlives its `with` block.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from site_interp.errors import UserError
 from site_interp.model import Call, Hook, Model, decode_greedy
-from site_interp.prefixes import Prefixes
+from site_interp.prefixes import Prefixes, check_finite
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Intervention:
 
     def rows(self, chosen: Int[Tensor, " chosen"]) -> "Intervention":
         """The intervention of chosen rows; a shared one stays shared."""
-        target = self.target if len(self.target) == 1 else self.target[chosen]
-        return Intervention(target, self.alpha if len(self.alpha) == 1 else self.alpha[chosen])
+        target = self.target if len(self.target) == 1 else self.target[chosen.to(self.target.device)]
+        return Intervention(target, self.alpha if len(self.alpha) == 1 else self.alpha[chosen.to(self.alpha.device)])
 
 
 @dataclass
@@ -64,14 +65,17 @@ def injecting(
             forward of a call, whichever side is padded; give it where a prompt is computed in several chunks.
 
     Raises:
-        UserError: Shapes that do not fit the model, or padding without an attention mask.
+        UserError: Shapes that do not fit the model or the batch, or padding without an attention mask.
         RuntimeError: A layer was injected twice or not at all, a row was never reached, or no forward ran.
     """
     _check_shapes(model, intervention)
     injector = _Injector(model, intervention, columns)
     hooks = [(model.hook_z(layer), injector.hook(layer)) for layer in range(model.n_layers)]
-    with model.hooked(hooks, injector.before, injector.after):
-        yield injector.receipt
+    try:
+        with model.hooked(hooks, injector.before, injector.after):
+            yield injector.receipt
+    finally:
+        injector.at = None  # a hook whose removal was interrupted writes nothing any more
     injector.finish()
 
 
@@ -86,7 +90,11 @@ def injected_logits(prefixes: Prefixes, intervention: Intervention) -> Float[Ten
 
 
 def injected_text(
-    prefixes: Prefixes, intervention: Intervention | None = None, *, max_new_tokens: int = 20, stop: str = "\n"
+    prefixes: Prefixes,
+    intervention: Intervention | None = None,
+    *,
+    max_new_tokens: int = 20,
+    stop: str | Sequence[str] = "\n",
 ) -> list[str]:
     """Greedy text after each prompt: its last token injected once, then plain cached decoding.
 
@@ -94,7 +102,7 @@ def injected_text(
         prefixes: The prompts.
         intervention: What to inject; None generates from the model as it is.
         max_new_tokens: Longest answer in tokens.
-        stop: A row ends where this text appears, or at an end-of-sequence token.
+        stop: A row ends where this text appears, or at an end-of-sequence token; one for all rows, or one for each.
 
     Returns:
         One text per row, up to and including the stop text.
@@ -105,6 +113,7 @@ def injected_text(
         else:
             with injecting(prefixes.model, intervention, last_columns(prefixes)):
                 logits, cache = prefixes.run_last()
+        check_finite(prefixes, logits[:, -1], "logits")
         return decode_greedy(
             prefixes.model, logits[:, -1], prefixes.mask, cache, max_new_tokens=max_new_tokens, stop=stop
         )
@@ -123,6 +132,16 @@ def _check_shapes(model: Model, intervention: Intervention) -> None:
             f"{tuple(intervention.alpha.shape)} must be [batch layer head d_head] and [batch layer head] with "
             f"{model.n_layers} layers, {model.n_heads} heads and d_head {model.d_head}."
         )
+
+
+def _looks_padded(ids: Int[Tensor, "batch new"], tokenizer: Any) -> bool:
+    """Whether a row begins or ends in padding; a lone row may have one BOS or EOS that is also the pad token."""
+    pad = tokenizer.pad_token_id
+    n_pads = 2 if len(ids) == 1 and pad in (tokenizer.bos_token_id, tokenizer.eos_token_id) else 1
+    if pad is None or ids.shape[1] < n_pads:
+        return False
+    is_pad = ids == pad
+    return bool((is_pad[:, :n_pads].all(dim=1) | is_pad[:, -n_pads:].all(dim=1)).any())
 
 
 class _Injector:
@@ -215,9 +234,7 @@ class _Injector:
     def _last_real_column(self, call: Call) -> Int[Tensor, " batch"]:
         n_columns = call.n_past + call.ids.shape[1]
         if call.mask is None:
-            pad = self.model.tokenizer.pad_token_id
-            padded = pad is not None and bool((call.ids[:, [0, -1]] == pad).any())
-            if len(call.ids) > 1 and padded:
+            if _looks_padded(call.ids, self.model.tokenizer):
                 raise UserError(
                     "Cannot tell where the prompts end: the batch is padded and has no attention mask. Pass "
                     "attention_mask together with the ids."

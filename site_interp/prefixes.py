@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from site_interp.errors import NotFiniteError, UserError
 from site_interp.model import Model, join_caches, pad_left, select_rows
 
 GIB = 1 << 30
@@ -65,6 +66,22 @@ class Prefixes:
             ids = torch.cat([ids, more], dim=1)
             mask = torch.cat([mask, torch.ones_like(more)], dim=1)
         return self.model.forward(ids, mask, select_rows(self.cache), n_logits=n_logits)
+
+
+def check_finite(prefixes: Prefixes, values: Float[Tensor, "batch ..."], what: str) -> None:
+    """Refuse values computed from prompts, one row for each, of which one is nan or infinite.
+
+    Raises:
+        NotFiniteError: Names the prompt: its place among those encoded together, and its first characters.
+    """
+    wrong = ~values.isfinite().flatten(1).all(dim=1)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        ids = prefixes.ids[row][prefixes.mask[row].bool()].tolist()
+        raise NotFiniteError(
+            f"Cannot use the {what} of prompt {int(prefixes.rows[row])}, {prefixes.model.decode(ids)[:40]!r}: they are "
+            f"not finite in {prefixes.model.dtype_name}. Load the model in float32, and check what is injected."
+        )
 
 
 def kv_bytes(model: Model, n_tokens: int) -> int:
@@ -150,8 +167,13 @@ def encode_prompts(model: Model, prompts: Sequence[str], *, memory: int = DEFAUL
         memory: Budget in bytes for the forward of one bucket, its keys and values included.
 
     Raises:
-        UserError: A prompt without tokens or longer than the context.
+        UserError: A prompt without tokens or longer than the context, or an injection is under way.
     """
+    if model.is_watched:
+        raise UserError(
+            "Cannot compute prompts inside an inject block: it would write into the tokens before the last one as "
+            "well. Leave the block first."
+        )
     tokens = [model.token_ids(prompt) for prompt in prompts]
     buckets = length_buckets(list(map(len, tokens)), lambda n, length: _needed_bytes(model, n, length) <= memory)
     return [_encode_bucket(model, [tokens[index] for index in bucket], bucket) for bucket in buckets]

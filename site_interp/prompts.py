@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from site_interp.errors import UserError
+from site_interp.errors import UserError, did_you_mean
 from site_interp.tasks import Example, Labelled, sub_seed
 
 
@@ -24,6 +24,9 @@ class Template:
         demonstration_end: Text after a demonstration's answer.
         stop: Generation ends, and the answer is cut, where this text appears.
 
+    Raises:
+        UserError: An empty stop text, or an answer cue that is empty or ends in a space.
+
     Example:
         >>> QA.few_shot([Example("hot", ("cold",))], "early")
         'Q: hot\nA: cold\n\nQ: early\nA:'
@@ -35,6 +38,17 @@ class Template:
     answer_prefix: str = " "
     demonstration_end: str = "\n\n"
     stop: str = "\n"
+
+    def __post_init__(self) -> None:
+        if not self.stop:
+            raise UserError(
+                "Cannot use a template whose stop text is empty: no answer would end. Give a line break, say."
+            )
+        if not self.answer_cue or self.answer_cue != self.answer_cue.rstrip(" "):
+            raise UserError(
+                f"Cannot use a template whose answer cue is {self.answer_cue!r}: it must not be empty nor end in "
+                "a space, or the answer's first token is a bare space. Move the space to answer_prefix."
+            )
 
     def zero_shot(self, text: str) -> str:
         """The prompt for one input without demonstrations."""
@@ -63,20 +77,12 @@ class Template:
         names = {field.name for field in fields(cls)}
         if not isinstance(values, dict) or not set(values) <= names:
             unknown = sorted(set(values) - names) if isinstance(values, dict) else [type(values).__name__]
-            raise UserError(f"Cannot read a prompt template: it has {unknown}, but may have only {sorted(names)}.")
+            raise UserError(
+                f"Cannot read a prompt template: it has {unknown}, but may have only {sorted(names)}. Mend it."
+            )
         if not all(isinstance(value, str) for value in values.values()):
             raise UserError("Cannot read a prompt template: every field must be text. Put the values in quotes.")
-        template = cls(**values)
-        if not template.stop:
-            raise UserError(
-                "Cannot use a template whose stop text is empty: no answer would end. Give a line break, say."
-            )
-        if not template.answer_cue or template.answer_cue != template.answer_cue.rstrip(" "):
-            raise UserError(
-                f"Cannot use a template whose answer cue is {template.answer_cue!r}: it must not be empty nor end in "
-                "a space, or the answer's first token is a bare space. Move the space to answer_prefix."
-            )
-        return template
+        return cls(**values)
 
 
 QA = Template()
@@ -99,11 +105,14 @@ def load_template(name: str) -> Template:
     if name in (QA.name, CHAT.name):
         return QA if name == QA.name else CHAT
     path = Path(name)
-    if not path.is_file():
-        raise UserError(f"Cannot find the template {name!r}: it is neither 'qa' nor 'chat' nor a JSON file.")
     try:
         values = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, OSError) or "\0" in name:
+            raise UserError(
+                f"Cannot find the template {name!r}: it is neither 'qa' nor 'chat' nor a JSON file."
+                f"{did_you_mean(name, (QA.name, CHAT.name))}"
+            ) from None
         raise UserError(
             f"Cannot read the template file {name}: it is not valid JSON ({error}). Mend the file."
         ) from None
@@ -126,8 +135,10 @@ def draw_embedding_prompts(
         seed: Together with the task's name it decides the draw.
 
     Raises:
-        UserError: Fewer than `n_shots` + 1 training examples.
+        UserError: Fewer than `n_shots` + 1 training examples, or no prompt asked for.
     """
+    if n_prompts < 1:
+        raise UserError(f"Cannot draw {n_prompts} embedding prompts: give n_prompts of 1 or more.")
     _check_shots(labelled, n_shots, "an embedding prompt")
     chooser = random.Random(sub_seed(seed, "embedding prompts", labelled.task))
     prompts = []

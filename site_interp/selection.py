@@ -26,17 +26,19 @@ class FitSettings:
 
     n_steps: int = 400
     batch_size: int = 1
-    lr: float = 0.2
+    lr: int | float = 0.2
     validate_every: int = 50
     n_valid: int = 100
     checkpoint: Literal["best", "last"] = "best"
 
     def __post_init__(self) -> None:
         counts = (self.n_steps, self.batch_size, self.validate_every, self.n_valid)
-        if min(counts) < 1 or not 0 < self.lr < float("inf") or self.checkpoint not in ("best", "last"):
+        whole = all(isinstance(count, int) and count >= 1 for count in counts)
+        rate = isinstance(self.lr, int | float) and 0 < self.lr < float("inf")
+        if not whole or not rate or self.checkpoint not in ("best", "last"):
             raise UserError(
-                f"Cannot fit with {self}: steps, batch size, validation interval and examples must be at least 1, lr "
-                "above 0 and the checkpoint 'best' or 'last'."
+                f"Cannot fit with {self}: steps, batch size, validation interval and examples must be whole numbers "
+                "of at least 1, lr above 0 and the checkpoint 'best' or 'last'. Correct the setting."
             )
 
 
@@ -70,6 +72,9 @@ class HeadSelection:
         settings: What it was fitted with; None for one that was not.
         seed: Seed of the fit.
         n_labels: Distinct labelled examples used, validation included.
+
+    Raises:
+        UserError: A logit is nan or infinite.
     """
 
     logits: Float[Tensor, "layer head"]
@@ -77,6 +82,12 @@ class HeadSelection:
     settings: FitSettings | None = None
     seed: int = 0
     n_labels: int = 0
+
+    def __post_init__(self) -> None:
+        if head := first_not_finite(self.logits):
+            raise UserError(
+                f"Cannot make a head selection: a value of its logits is not finite at {head}. Fit it again in float32."
+            )
 
     @property
     def alpha(self) -> Float[Tensor, "layer head"]:
@@ -95,15 +106,37 @@ class HeadSelection:
         return [divmod(index, n_heads) for index in order]
 
     def top(self, k: int) -> Float[Tensor, "layer head"]:
-        """A hard alpha: 1 on the k heads that rank first, 0 elsewhere."""
-        return self._mask(self.ranking()[:k])
+        """A hard alpha: 1 on the k heads that rank first, 0 elsewhere.
+
+        Raises:
+            UserError: k is below 0 or above the number of heads.
+        """
+        return self._mask(self.ranking()[: self._count(k)])
 
     def bottom(self, k: int) -> Float[Tensor, "layer head"]:
-        """A hard alpha: 1 on the k heads that rank last, 0 elsewhere."""
-        return self._mask(self.ranking()[max(self.logits.numel() - k, 0) :])
+        """A hard alpha: 1 on the k heads that rank last, 0 elsewhere.
+
+        Raises:
+            UserError: k is below 0 or above the number of heads.
+        """
+        return self._mask(self.ranking()[self.logits.numel() - self._count(k) :])
+
+    def _count(self, k: int) -> int:
+        if not 0 <= k <= self.logits.numel():
+            raise UserError(f"Cannot choose {k} heads of {self.logits.numel()}. Give a number from 0 to that.")
+        return k
 
     def _mask(self, heads: list[tuple[int, int]]) -> Float[Tensor, "layer head"]:
         mask = torch.zeros_like(self.logits)
         for layer, head in heads:
             mask[layer, head] = 1.0
         return mask
+
+
+def first_not_finite(values: Float[Tensor, "layer head ..."]) -> str | None:
+    """The first head with a value that is nan or infinite, such as `L3H0`; None where there is none."""
+    wrong = ~values.isfinite()
+    if not bool(wrong.any()):
+        return None
+    layer, head = wrong.nonzero()[0][:2].tolist()
+    return f"L{layer}H{head}"

@@ -162,7 +162,10 @@ def save_predictions(
 def _scan(path: Path) -> tuple[list[tuple[bytes, Record]], int]:
     """Every whole line (without its end) with its record, and the number of bytes up to the end of the last one."""
     lines: list[tuple[bytes, Record]] = []
-    data = path.read_bytes() if path.exists() else b""
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}. Choose another --out.") from None
     start = end = 0
     for number, line in enumerate(data.split(b"\n"), 1):
         start += len(line) + 1
@@ -170,7 +173,7 @@ def _scan(path: Path) -> tuple[list[tuple[bytes, Record]], int]:
             continue
         try:
             values = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if data[start:].strip():
                 raise UserError(
                     f"Cannot read {path}: line {number} is damaged. Remove the line or choose another --out."
@@ -184,10 +187,33 @@ def _scan(path: Path) -> tuple[list[tuple[bytes, Record]], int]:
 def _record(values: object, where: str) -> Record:
     """The record of one line of JSON."""
     names = {part.name for part in fields(Record)}
-    if not isinstance(values, dict) or values.keys() != names:
-        raise UserError(f"Cannot read {where}: not a result record of this version. Choose another --out.")
-    scores = values.pop("scores")
-    return Record(**values, scores=None if scores is None else tuple(scores))
+    try:
+        if not isinstance(values, dict) or values.keys() != names or not _has_types(values):
+            raise TypeError
+        scores = None if values["scores"] is None else tuple(map(float, values["scores"]))
+        return Record(**{**values, "scores": scores})
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"Cannot read {where}: not a result record of this version. Choose another --out.") from None
+
+
+WHOLE = ("seed", "n")
+COSTS = ("n_prompt_tokens", "fit_seconds", "eval_seconds", "peak_memory_mb")
+NUMBERS = ("value", "ci_low", "ci_high", "labels", "n_parameters", *COSTS)
+CHOICES = {"metric": (None, *METRICS), "status": ("ok", "inapplicable", "failed")}
+
+
+def _has_types(values: Mapping[str, object]) -> bool:
+    """Whether every field of a record is of its type; the record itself checks what they say together."""
+    scores = values["scores"]
+    listed = scores is None or (isinstance(scores, list) and all(isinstance(score, int | float) for score in scores))
+    texts = values.keys() - {*WHOLE, *NUMBERS, *CHOICES, "scores"}
+    return (
+        listed
+        and all(isinstance(values[name], str) for name in texts)
+        and all(isinstance(values[name], int) for name in WHOLE)
+        and all(isinstance(values[name], int | float | None) for name in NUMBERS)
+        and all(values[name] in choices for name, choices in CHOICES.items())
+    )
 
 
 def _cut_torn_line(path: Path, end: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from reference import Oracle, load_oracle
-from tiny_models import FAMILIES, WORDS, save_tiny_model
+from tiny_models import FAMILIES, THREE_FAMILIES, WORDS, save_tiny_model
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -20,7 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 def _one_thread(pytestconfig: pytest.Config) -> Iterator[None]:
     """Tiny tensors gain nothing from several threads; the tests of a real model keep them all."""
     before = torch.get_num_threads()
-    if pytestconfig.option.markexpr != "slow":
+    if pytestconfig.option.markexpr not in ("slow", "gemma"):
         torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
@@ -33,23 +33,30 @@ def tiny_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {family: save_tiny_model(root / family, family) for family in FAMILIES}
 
 
-@pytest.fixture(scope="session", params=FAMILIES)
+@pytest.fixture(scope="session", params=THREE_FAMILIES)
 def family(request: pytest.FixtureRequest) -> str:
+    """Three families in turn; a test of what differs between architectures asks for all of them (`on_every_family`)."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
-def model(tiny_folders: dict[str, Path], family: str) -> Any:
-    """The loaded model of each family in turn."""
-    from site_interp.model import load_model
-
-    return load_model(tiny_folders[family])
+def device(request: pytest.FixtureRequest) -> str:
+    """Where models are: the CPU, unless a test asks for others (`on_every_device`)."""
+    return str(getattr(request, "param", "cpu"))
 
 
 @pytest.fixture(scope="session")
-def oracle(tiny_folders: dict[str, Path], family: str) -> Oracle:
+def model(tiny_folders: dict[str, Path], family: str, device: str) -> Any:
+    """The loaded model of each family in turn."""
+    from site_interp.model import load_model
+
+    return load_model(tiny_folders[family], device=device, dtype="float32")
+
+
+@pytest.fixture(scope="session")
+def oracle(tiny_folders: dict[str, Path], family: str, device: str) -> Oracle:
     """Plain transformers on the same folder as `model`."""
-    return load_oracle(tiny_folders[family])
+    return load_oracle(tiny_folders[family], device)
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +64,7 @@ def llama(tiny_folders: dict[str, Path]) -> Any:
     """One tiny model, where the family does not matter."""
     from site_interp.model import load_model
 
-    return load_model(tiny_folders["llama"])
+    return load_model(tiny_folders["llama"], device="cpu")
 
 
 @pytest.fixture(scope="session")
@@ -75,4 +82,4 @@ def real_model() -> Any:
     """SmolLM2-135M, for tests marked `slow`."""
     from site_interp.model import load_model
 
-    return load_model("smollm2-135m")
+    return load_model("smollm2-135m", device="cpu")

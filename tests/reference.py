@@ -21,8 +21,15 @@ class Oracle:
     tokenizer: Any
 
     @property
+    def device(self) -> torch.device:
+        device: torch.device = self.model.device
+        return device
+
+    @property
     def projections(self) -> list[Any]:
         """The output projection of each layer's attention; its input is z, heads side by side."""
+        if hasattr(self.model, "gpt_neox"):
+            return [block.attention.dense for block in self.model.gpt_neox.layers]
         if hasattr(self.model, "transformer"):
             return [block.attn.c_proj for block in self.model.transformer.h]
         return [block.self_attn.o_proj for block in self.model.model.layers]
@@ -32,12 +39,12 @@ class Oracle:
         return ids
 
 
-def load_oracle(folder: Path) -> Oracle:
+def load_oracle(folder: Path, device: str = "cpu") -> Oracle:
     """The model and tokenizer of a folder, without TransformerLens."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    return Oracle(model.eval().requires_grad_(False), AutoTokenizer.from_pretrained(folder))
+    return Oracle(model.to(device).eval().requires_grad_(False), AutoTokenizer.from_pretrained(folder))
 
 
 @contextmanager
@@ -59,7 +66,7 @@ def _editing(oracle: Oracle, edit: Callable[[int, Tensor], Tensor | None]) -> It
 
 
 def _forward(oracle: Oracle, ids: Sequence[int]) -> Tensor:
-    logits: Tensor = oracle.model(torch.tensor([list(ids)]), use_cache=False).logits[0]
+    logits: Tensor = oracle.model(torch.tensor([list(ids)], device=oracle.device), use_cache=False).logits[0]
     return logits
 
 
@@ -108,9 +115,9 @@ def reference_z_gradient(oracle: Oracle, prompt: str, answer: int, n_heads: int)
     """d loss / d z at the last token, effects through later layers included, [layer head d_head]."""
     ids = oracle.ids(prompt)
     n_layers, width = len(oracle.projections), reference_z(oracle, prompt, n_heads)[0].numel()
-    shift = torch.zeros(n_layers, width, requires_grad=True)
+    shift = torch.zeros(n_layers, width, device=oracle.device, requires_grad=True)
     with _editing(oracle, lambda layer, z: torch.cat([z[:, :-1], z[:, -1:] + shift[layer]], dim=1)):
-        loss = torch.nn.functional.cross_entropy(_forward(oracle, ids)[-1], torch.tensor(answer))
+        loss = -_forward(oracle, ids)[-1].log_softmax(dim=-1)[answer]
     (gradient,) = torch.autograd.grad(loss, shift)
     return gradient.reshape(n_layers, n_heads, -1)
 
@@ -142,7 +149,7 @@ def reference_fit(
     oracle: Oracle, steps: Sequence[Sequence[tuple[str, int]]], target: Tensor, *, lr: float
 ) -> tuple[Tensor, list[float]]:
     """Logits of alpha after Adam on the steps given, written out, one example at a time, and the loss of each step."""
-    logits = torch.zeros(target.shape[:2])
+    logits = torch.zeros_like(target[..., 0])
     first, second = torch.zeros_like(logits), torch.zeros_like(logits)
     losses = []
     for step, items in enumerate(steps, start=1):

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import os
 import pickle
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -187,6 +189,32 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "lacks or spoils a field .n_shots is '2'",
     ),
     "a number for a text": (lambda f: rewrite_config(f, lambda c: c.update(model=1)), "model is 1"),
+    "a number for a revision": (lambda f: rewrite_config(f, lambda c: c.update(revision=1)), "revision is 1"),
+    "a text for a loss": (
+        lambda f: rewrite_config(f, lambda c: c["trace"].update(train_loss="abc")),
+        "train_loss is no list of numbers",
+    ),
+    "a step that was never validated": (
+        lambda f: rewrite_config(f, lambda c: c["trace"].update(chosen_step=99)),
+        "chosen_step is 99",
+    ),
+    "settings out of range": (lambda f: rewrite_config(f, lambda c: c["settings"].update(lr=-1.0)), "lr above 0"),
+    "a learning rate that is no number": (
+        lambda f: rewrite_config(f, lambda c: c["settings"].update(lr=float("nan"))),
+        "adapter_config.json cannot be read .NaN is no number",
+    ),
+    "a probe of texts": (
+        lambda f: rewrite_config(f, lambda c: c["fingerprint"].update(probe=["a"])),
+        "lacks or spoils a field .*probe",
+    ),
+    "an architecture that is a list": (
+        lambda f: rewrite_config(f, lambda c: c["fingerprint"].update(architecture=[1])),
+        "lacks or spoils a field .*architecture",
+    ),
+    "an unknown field of the template": (
+        lambda f: rewrite_config(f, lambda c: c["template"].update(more="x")),
+        "Cannot read a prompt template: it has .'more'",
+    ),
     "half a trace": (lambda f: rewrite_config(f, lambda c: c["trace"].pop("valid_loss")), "lacks or spoils a field"),
     "unknown settings": (lambda f: rewrite_config(f, lambda c: c["settings"].update(a=1)), "lacks or spoils a field"),
     "a fingerprint without a probe": (
@@ -233,7 +261,7 @@ def test_a_damaged_folder_is_refused_in_one_line_that_says_what_is_wrong(folder:
     with pytest.raises(UserError, match=said) as error:
         Adapter.from_pretrained(folder)
     assert "\n" not in str(error.value)
-    assert str(error.value).startswith(("Cannot load an adapter from", "Cannot make an adapter"))
+    assert str(error.value).startswith(f"Cannot load an adapter from {folder}: ")
 
 
 def test_a_file_in_place_of_the_folder_is_refused(folder: Path) -> None:
@@ -263,34 +291,99 @@ def test_a_pickle_is_refused_and_never_run(folder: Path, tmp_path: Path) -> None
 
 
 def test_saving_over_an_adapter_replaces_it(adapter: Adapter, folder: Path) -> None:
-    other = replace(adapter, selection=replace(adapter.selection, logits=adapter.selection.logits + 1, seed=9))
-    other.save_pretrained(folder)
-    assert same(Adapter.from_pretrained(folder), other)
+    another(adapter).save_pretrained(folder)
+    assert same(Adapter.from_pretrained(folder), another(adapter))
     assert len(list(folder.iterdir())) == 2
 
 
-@pytest.mark.parametrize("n_written", [0, 1])
-def test_a_write_that_fails_leaves_the_old_adapter_or_none_but_never_a_mixture(
-    adapter: Adapter, folder: Path, monkeypatch: pytest.MonkeyPatch, n_written: int
-) -> None:
-    other = replace(adapter, selection=replace(adapter.selection, logits=adapter.selection.logits + 1, seed=9))
-    moved, real = [], files.os.replace
+def another(adapter: Adapter) -> Adapter:
+    return replace(adapter, selection=replace(adapter.selection, logits=adapter.selection.logits + 1, seed=9))
 
-    def replace_some(*args: Any) -> None:
-        if len(moved) == n_written:
-            raise OSError(28, "No space left on device")
-        moved.append(args)
+
+STOPS = {  # each step of a writing that can go wrong, and where the n-th of them lies
+    "os.replace": [1, 2, 3],
+    "os.fsync": [1, 2, 3],
+}
+
+
+@pytest.mark.parametrize(("step", "n"), [(step, n) for step, places in STOPS.items() for n in places])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_the_old_adapter_as_it_was(
+    adapter: Adapter, folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, n: int, error: BaseException
+) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    count, real = [0], getattr(files.os, step.removeprefix("os."))
+
+    def failing(*args: Any) -> None:
+        count[0] += 1
+        if count[0] == n:
+            raise error
         real(*args)
 
-    monkeypatch.setattr(files.os, "replace", replace_some)
-    with pytest.raises(UserError, match="No space left"):
-        other.save_pretrained(folder)
-    assert len(list(folder.iterdir())) == 2
-    if n_written == 0:
-        assert same(Adapter.from_pretrained(folder), adapter)
-    else:
-        with pytest.raises(UserError, match="is not the one adapter_config"):
-            Adapter.from_pretrained(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(step, failing)
+        with pytest.raises(UserError if isinstance(error, OSError) else KeyboardInterrupt):
+            another(adapter).save_pretrained(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert same(Adapter.from_pretrained(folder), adapter)
+
+
+@pytest.mark.parametrize(("step", "n"), [(step, n) for step, places in STOPS.items() for n in places])
+def test_a_process_that_dies_while_saving_leaves_a_whole_adapter(
+    adapter: Adapter, folder: Path, step: str, n: int
+) -> None:
+    child = os.fork()
+    if child == 0:
+        count, real = [0], getattr(os, step.removeprefix("os."))
+
+        def dying(*args: Any) -> None:
+            count[0] += 1
+            if count[0] == n:
+                os._exit(9)
+            real(*args)
+
+        setattr(os, step.removeprefix("os."), dying)
+        another(adapter).save_pretrained(folder)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert same(Adapter.from_pretrained(folder), adapter)
+    third = replace(adapter, selection=replace(adapter.selection, seed=11))
+    third.save_pretrained(folder)
+    assert same(Adapter.from_pretrained(folder), third)
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".adapter.safetensors.kept")]
+
+
+def test_a_first_write_that_fails_leaves_nothing(
+    adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("json.dumps", lambda *_, **__: "\ud800")  # cannot be encoded: fails between the two files
+    with pytest.raises(UnicodeEncodeError):
+        adapter.save_pretrained(tmp_path / "new")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_note_that_is_no_json_is_refused_before_anything_is_written(adapter: Adapter, folder: Path) -> None:
+    for note in (object(), float("nan")):
+        with pytest.raises((TypeError, ValueError)):
+            another(adapter).save_pretrained(folder, note=note)
+    assert same(Adapter.from_pretrained(folder), adapter)
+
+
+def test_an_adapter_can_be_read_all_the_while_it_is_replaced(adapter: Adapter, folder: Path) -> None:
+    writing = [True]
+
+    def write() -> None:
+        for turn in range(20):
+            (adapter if turn % 2 else another(adapter)).save_pretrained(folder)
+        writing[0] = False
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = []
+    while writing[0]:
+        seen.append(Adapter.from_pretrained(folder).selection.seed)
+    writer.join()
+    assert set(seen) <= {5, 9}
 
 
 def test_a_place_that_cannot_be_written_is_a_plain_error(adapter: Adapter, tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 from reference import Oracle, reference_ids
-from tiny_models import WORDS
+from tiny_models import WORDS, on_every_family
 
 PROMPTS = tuple(f"Q: {' '.join(WORDS[(5 * n + i) % 50] for i in range(n))}\nA:" for n in (7, 1, 12, 2, 6, 3))
 NEVER = "nothing writes this"
 
 
-def decoded(model: Any, prompts: tuple[str, ...], n_tokens: int, stop: str) -> list[str]:
+def decoded(model: Any, prompts: tuple[str, ...], n_tokens: int, stop: str | list[str]) -> list[str]:
     from site_interp.model import decode_greedy, pad_left
 
     with torch.no_grad():
@@ -30,6 +30,7 @@ def wanted(model: Any, ids: list[int], stop: str = NEVER) -> str:
     return str(model.decode(ids))
 
 
+@on_every_family
 def test_rows_of_unequal_prompts_decode_as_whole_forwards_do_one_by_one(model: Any, oracle: Oracle) -> None:
     texts = decoded(model, PROMPTS, 10, NEVER)
     assert texts == [wanted(model, reference_ids(oracle, prompt, 10)) for prompt in PROMPTS]
@@ -43,6 +44,20 @@ def test_a_row_that_meets_the_stop_text_ends_while_the_others_go_on(model: Any, 
     texts = decoded(model, PROMPTS, 10, stop)
     assert texts == [wanted(model, row, stop) for row in ids]
     assert len({len(text) for text in texts}) > 1
+
+
+def test_each_row_ends_at_its_own_stop_text(model: Any, oracle: Oracle) -> None:
+    ids = [reference_ids(oracle, prompt, 10) for prompt in PROMPTS]
+    written = [model.decode(row).split() for row in ids]
+    stops = [words[min(place, len(words) - 1)] if words else NEVER for place, words in enumerate(written)]
+    texts = decoded(model, PROMPTS, 10, stops)
+    assert texts == [wanted(model, row, stop) for row, stop in zip(ids, stops, strict=True)]
+    assert texts != decoded(model, PROMPTS, 10, stops[::-1])
+
+
+def test_stop_texts_that_are_not_one_for_each_row_are_an_error(llama: Any) -> None:
+    with pytest.raises(ValueError, match="6 rows with 5 stop texts"):
+        decoded(llama, PROMPTS, 10, [NEVER] * 5)
 
 
 def test_an_end_of_sequence_token_ends_its_row_and_is_not_written(
@@ -88,6 +103,7 @@ def test_the_prompts_cache_is_left_unchanged(model: Any) -> None:
     assert first == second
 
 
+@on_every_family
 def test_a_row_whose_context_is_full_ends_while_the_others_go_on(model: Any, oracle: Oracle) -> None:
     # The last token written need not be read again, so a prompt of n tokens leaves room for n_ctx - n + 1.
     prompts = (f"Q:{' aa' * (model.n_ctx - 5)}", "Q: aa bc\nA:")

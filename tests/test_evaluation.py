@@ -11,17 +11,18 @@ from reference import Oracle, reference_ids, reference_logits
 from tiny_models import WORDS
 from upper_fixtures import fitted_adapter, quick_site, word_task
 
-from site_interp import evaluation
+from site_interp import evaluation, scoring
 from site_interp.adapter import Adapter
 from site_interp.baselines import ICL, Echo, Fitted, FixedAnswers, Majority, ZeroShot
 from site_interp.comparison import bootstrap_mean
 from site_interp.embedding import embed_task
-from site_interp.errors import UserError
-from site_interp.evaluation import Evaluation, EvaluationTable, evaluate, evaluate_fitted, score_answers
+from site_interp.errors import NotFiniteError, UserError
+from site_interp.evaluation import Evaluation, EvaluationTable, evaluate, evaluate_fitted
 from site_interp.metrics import METRICS
 from site_interp.model import Model
 from site_interp.prefixes import encode_prompts
 from site_interp.prompts import QA
+from site_interp.scoring import score_answers
 from site_interp.selection import HeadSelection
 from site_interp.tasks import Example, Labelled, Task
 
@@ -121,15 +122,21 @@ def test_a_tie_is_no_hit_and_one_more_is(llama: Model, monkeypatch: pytest.Monke
     logits = torch.zeros(3, 1, 64)
     logits[0, 0, [10, 20]] = 5.0
     logits[1, 0, 10] = 5.0
-    monkeypatch.setattr(evaluation, "_answer_logits", lambda *_: logits)
+    monkeypatch.setattr(scoring, "_answer_logits", lambda *_: logits)
     hits = [hit for hit, _ in score_answers(prefixes, [[[10]], [[10]], [[10]]], None)]
     assert hits == [0.0, 1.0, 0.0]
 
 
-def test_logits_that_are_not_numbers_are_no_hit(llama: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    (prefixes,) = encode_prompts(llama, ["Q: aa\nA:"])
-    monkeypatch.setattr(evaluation, "_answer_logits", lambda *_: torch.full((1, 1, 64), float("nan")))
-    assert score_answers(prefixes, [[[10]]], None)[0][0] == 0.0
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_logits_that_are_no_numbers_are_an_error_that_names_the_prompt(
+    llama: Model, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    (prefixes,) = encode_prompts(llama, ["Q: aa\nA:", "Q: bb\nA:"])
+    logits = torch.zeros(2, 1, 64)
+    logits[1, 0, 10] = float(value)
+    monkeypatch.setattr(scoring, "_answer_logits", lambda *_: logits)
+    with pytest.raises(NotFiniteError, match=r"logits of prompt 1, 'Q: bb\\nA:': they are not finite in float32"):
+        score_answers(prefixes, [[[10]], [[10]]], None)
 
 
 def patched_forward(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
@@ -247,9 +254,16 @@ def test_an_adapter_of_another_model_is_refused(llama: Model) -> None:
         evaluate(llama, word_task(), [foreign])
 
 
-@pytest.mark.parametrize(("task", "n_test"), [(word_task(n_test=0), 100), (word_task(), 0)])
-def test_an_evaluation_of_nothing_is_refused(llama: Model, task: Task, n_test: int) -> None:
-    with pytest.raises(UserError, match="no test examples, or n_test is 0"):
+@pytest.mark.parametrize(
+    ("task", "n_test", "said"),
+    [
+        (word_task(n_test=0), 100, "no test examples"),
+        (word_task(), 0, "on 0 test examples"),
+        (word_task(), -1, "on -1 test examples"),
+    ],
+)
+def test_an_evaluation_of_nothing_is_refused(llama: Model, task: Task, n_test: int, said: str) -> None:
+    with pytest.raises(UserError, match=said):
         evaluate(llama, task, [ZeroShot()], n_test=n_test)
 
 

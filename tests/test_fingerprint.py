@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_models import save_tiny_model, save_tokenizer
+from tiny_models import on_every_family, save_tiny_model, save_tokenizer
 
 
 def hf_model(folder: Path) -> Any:
@@ -21,6 +21,7 @@ def logits_of(inner: Any) -> torch.Tensor:
     return found
 
 
+@on_every_family
 def test_the_same_weights_have_the_same_fingerprint_however_they_came(
     model: Any, family: str, tiny_folders: Any
 ) -> None:
@@ -30,7 +31,7 @@ def test_the_same_weights_have_the_same_fingerprint_however_they_came(
 
     bridge = TransformerBridge.boot_transformers(str(tiny_folders[family]), dtype=torch.float32, device="cpu")
     for source in (tiny_folders[family], hf_model(tiny_folders[family]), bridge):
-        with load_model(source) as other:
+        with load_model(source, device="cpu") as other:
             assert other.fingerprint.id == model.fingerprint.id
             assert other.fingerprint.differences(model.fingerprint, "float32") == []
 
@@ -43,10 +44,11 @@ def test_the_fingerprint_survives_json(model: Any) -> None:
     assert back.id == model.fingerprint.id
 
 
+@on_every_family
 def test_half_precision_counts_as_the_same_model(model: Any, family: str, tiny_folders: Any) -> None:
     from site_interp.model import load_model
 
-    with load_model(tiny_folders[family], dtype="bfloat16") as half:
+    with load_model(tiny_folders[family], device="cpu", dtype="bfloat16") as half:
         assert half.dtype_name == "bfloat16"
         assert half.fingerprint.differences(model.fingerprint, "bfloat16") == []
 
@@ -60,7 +62,7 @@ def altered(folder: Path, into: Path, change: Any) -> Any:
         change(inner)
     inner.save_pretrained(into)
     save_tokenizer(into, padding_side="right", add_bos=False)
-    return load_model(into).fingerprint
+    return load_model(into, device="cpu").fingerprint
 
 
 def test_perturbed_weights_have_another_fingerprint(llama: Any, tiny_folders: Any, tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_folded_value_biases_have_another_fingerprint_though_logits_are_the_same
             block.attn.c_proj.bias += values @ block.attn.c_proj.weight
             block.attn.c_attn.bias[64:] = 0
 
-    plain = load_model(tiny_folders["gpt2"])
+    plain = load_model(tiny_folders["gpt2"], device="cpu")
     found = altered(tiny_folders["gpt2"], tmp_path, fold)
     assert torch.allclose(logits_of(hf_model(tmp_path)), logits_of(hf_model(tiny_folders["gpt2"])), atol=1e-4)
     assert found.id != plain.fingerprint.id
@@ -100,7 +102,7 @@ def test_another_tokenizer_has_another_fingerprint(llama: Any, tiny_folders: Any
 
     hf_model(tiny_folders["llama"]).save_pretrained(tmp_path)
     save_tokenizer(tmp_path, padding_side="right", add_bos=True)  # the same vocabulary, but a BOS in front
-    found = load_model(tmp_path).fingerprint
+    found = load_model(tmp_path, device="cpu").fingerprint
     assert found.id != llama.fingerprint.id
     assert "another tokenizer" in found.differences(llama.fingerprint, "float32")
 
@@ -114,6 +116,6 @@ def test_another_architecture_is_named_field_by_field(llama: Any) -> None:
 def test_two_draws_of_one_architecture_have_two_fingerprints(llama: Any, tmp_path: Path) -> None:
     from site_interp.model import load_model
 
-    other = load_model(save_tiny_model(tmp_path, "llama", seed=1)).fingerprint
+    other = load_model(save_tiny_model(tmp_path, "llama", seed=1), device="cpu").fingerprint
     assert other.id != llama.fingerprint.id
     assert other.differences(llama.fingerprint, "bfloat16")

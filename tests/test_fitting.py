@@ -134,6 +134,7 @@ def test_the_best_validated_step_is_kept_when_the_last_is_worse(
     from site_interp.fitting import fit_selection
 
     against = worsening_task(oracle, task, embedding.mean)
+    embedding = replace(embedding, split_hash=against.split_hash)  # as if made on this task
     chosen = settings(n_steps=40, batch_size=4, validate_every=5)
     best = fit_selection(model, against, embedding, settings=chosen)
     last = fit_selection(model, against, embedding, settings=replace(chosen, checkpoint="last"))
@@ -301,13 +302,25 @@ def test_an_embedding_of_another_model_is_refused(llama: Any, task: Any) -> None
         fit_selection(llama, task, embedding, settings=settings())
 
 
-def test_a_loss_that_is_not_finite_is_an_error_and_no_selection(llama: Any, task: Any) -> None:
+def test_a_loss_that_is_not_finite_is_an_error_that_names_the_prompt(llama: Any, task: Any) -> None:
     from site_interp.embedding import embed_task
+    from site_interp.errors import NotFiniteError
     from site_interp.fitting import fit_selection
 
     made = embed_task(llama, task, n_prompts=1, n_shots=1)
-    with pytest.raises(RuntimeError, match="not finite"):
-        fit_selection(llama, task, replace(made, mean=made.mean * float("nan")), settings=settings())
+    endless = replace(made, mean=torch.full_like(made.mean, 3e38))
+    with pytest.raises(NotFiniteError, match=r"prompt \d+, 'Q: .*they are not finite in float32"):
+        fit_selection(llama, task, endless, settings=settings())
+
+
+def test_an_embedding_of_another_split_is_refused(llama: Any, task: Any) -> None:
+    from site_interp.embedding import embed_task
+    from site_interp.errors import UserError
+    from site_interp.fitting import fit_selection
+
+    made = embed_task(llama, task, n_prompts=1, n_shots=1)
+    with pytest.raises(UserError, match="of another split"):
+        fit_selection(llama, replace(task, train=task.train[:-1]), made, settings=settings())
 
 
 def test_an_answer_that_merges_with_its_prompt_is_refused(llama: Any, task: Any) -> None:

@@ -76,15 +76,17 @@ def test_raw_inputs_are_whole_prompts(llama: Model, adapters: dict[str, Adapter]
     assert answers != generate(llama, INPUTS, adapters["llama"], raw=True)
 
 
-def test_prompts_are_written_by_the_template_of_the_adapter_unless_another_is_given(
+def test_prompts_are_written_by_the_template_of_the_adapter_and_another_one_is_refused(
     llama: Model, adapters: dict[str, Adapter]
 ) -> None:
     embedding = replace(adapters["llama"].embedding, template=replace(QA, input_prefix="ab "))
     own = Adapter(embedding, HeadSelection(torch.full((3, 4), -5.0)))
-    other = replace(QA, input_prefix="ba bb ")
     raw = [generate(llama, [f"{start} aa\nA:"], own, raw=True)[0] for start in ("ab", "ba bb")]
-    assert [generate(llama, ["aa"], own)[0], generate(llama, ["aa"], own, template=other)[0]] == raw
     assert raw[0] != raw[1]
+    assert generate(llama, ["aa"], own) == raw[:1]
+    assert generate(llama, ["aa"], own, template=replace(own.template, name="same")) == raw[:1]
+    with pytest.raises(UserError, match="input_prefix 'ab ' against 'ba bb '"):
+        generate(llama, ["aa"], own, template=replace(QA, input_prefix="ba bb "))
 
 
 def test_an_answer_ends_at_the_stop_text_of_the_template(llama: Model) -> None:

@@ -1,5 +1,7 @@
 """What an injection refuses, so that one that did nothing never looks like one without effect."""
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +86,39 @@ def test_padding_without_a_mask_is_refused(model: Any) -> None:
     for row in ([*padding, *short], [*short, *padding]):
         with pytest.raises(UserError, match="Pass attention_mask"), injecting(model, nothing_for(model)):
             model.bridge(torch.tensor([long, row]))
+
+
+def test_padding_of_a_lone_row_without_a_mask_is_refused(model: Any) -> None:
+    from site_interp.errors import UserError
+    from site_interp.injection import injecting
+
+    ids, pad = model.token_ids(SHORT), model.tokenizer.pad_token_id
+    for row in ([pad, *ids], [*ids, pad]):
+        with pytest.raises(UserError, match="Pass attention_mask"), injecting(model, nothing_for(model)):
+            model.bridge(torch.tensor([row]))
+        with injecting(model, nothing_for(model)) as receipt:
+            mask = torch.tensor([[int(token != pad) for token in row]])
+            model.bridge(torch.tensor([row]), attention_mask=mask)
+        assert receipt.columns == [len(row) - 1 - int(row[-1] == pad)]
+
+
+@pytest.mark.parametrize("special", ["bos_token", "eos_token"])
+def test_one_pad_token_that_is_also_bos_or_eos_may_be_the_text_of_a_lone_row_and_two_may_not(
+    llama: Any, special: str
+) -> None:
+    from site_interp.errors import UserError
+    from site_interp.injection import injecting
+
+    tokenizer = copy.deepcopy(llama.tokenizer)
+    tokenizer.pad_token = getattr(tokenizer, special)
+    model, ids, pad = replace(llama, tokenizer=tokenizer), llama.token_ids(SHORT), tokenizer.pad_token_id
+    for row in ([pad, *ids], [*ids, pad], [pad]):
+        with injecting(model, nothing_for(model)) as receipt:
+            model.bridge(torch.tensor([row]))
+        assert receipt.columns == [len(row) - 1]
+    for row in ([pad, pad, *ids], [*ids, pad, pad]):
+        with pytest.raises(UserError, match="Pass attention_mask"), injecting(model, nothing_for(model)):
+            model.bridge(torch.tensor([row]))
 
 
 def test_a_forward_on_embeddings_is_refused(llama: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from reference import n_hooks
-from tiny_models import save_tokenizer
+from tiny_models import FAMILIES, on_every_family, save_tokenizer
 
 PROMPT = "Q: aa bc\nA:"
 
@@ -34,10 +34,10 @@ def logits_of(inner: Any) -> torch.Tensor:
     return found
 
 
+@on_every_family
 def test_a_folder_is_loaded_with_the_sizes_of_its_configuration(model: Any, family: str, tiny_folders: Any) -> None:
-    sizes = {"llama": (2, 8), "gpt2": (4, 8), "gemma3": (1, 16)}[family]  # Gemma's d_head is not d_model / n_heads
     assert (model.n_layers, model.n_heads, model.d_model, model.d_vocab, model.n_ctx) == (3, 4, 32, 64, 256)
-    assert (model.n_kv_heads, model.d_head) == sizes
+    assert (model.n_kv_heads, model.d_head) == (FAMILIES[family].n_kv_heads, FAMILIES[family].d_head)
     assert (model.name, model.dtype_name, model.device.type) == (str(tiny_folders[family]), "float32", "cpu")
     assert not model.inner.training
 
@@ -48,6 +48,7 @@ def test_a_loaded_model_is_returned_as_it_is(model: Any) -> None:
     assert load_model(model) is model
 
 
+@on_every_family
 @pytest.mark.parametrize("training", [True, False])
 def test_a_hugging_face_model_is_given_back_as_it_was(tiny_folders: Any, family: str, training: bool) -> None:
     from transformers import AutoTokenizer
@@ -69,7 +70,7 @@ def test_a_hugging_face_model_is_given_back_as_it_was(tiny_folders: Any, family:
     assert state(inner) == before
     assert torch.equal(logits_of(inner), logits)
     assert (tokenizer.padding_side, tokenizer(PROMPT).input_ids) == (side, vocabulary)
-    assert tokenizer(["aa", "aa bc"], padding=True).input_ids[0].index(0) == (0 if side == "left" else 1)
+    assert tokenizer(["aa", "aa bc"], padding=True).input_ids[0][0 if side == "left" else -1] == 0
 
 
 def test_a_hugging_face_model_without_architectures_can_be_used_and_keeps_none(tiny_folders: Any) -> None:
@@ -82,6 +83,7 @@ def test_a_hugging_face_model_without_architectures_can_be_used_and_keeps_none(t
     assert inner.config.architectures is None
 
 
+@on_every_family
 def test_a_bridge_is_given_back_as_it_was(tiny_folders: Any, family: str) -> None:
     from transformer_lens.model_bridge import TransformerBridge
 
@@ -133,6 +135,7 @@ def break_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TransformerBridge, "forward", forgetful)
 
 
+@on_every_family
 def test_a_broken_cache_is_caught_at_load_and_the_versions_are_named(
     family: str, tiny_folders: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

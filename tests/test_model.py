@@ -5,25 +5,28 @@ from typing import Any
 import pytest
 import torch
 from reference import n_hooks
+from tiny_models import FAMILIES, on_every_family
 
 TEXTS = ("Q: aa bc\nA:", "Q: aa\nA: bc\n\nQ: ed", "aa", " ab unknown words")
 
 
+@on_every_family
 def test_token_ids_are_those_of_the_models_own_files(model: Any, family: str, tiny_folders: Any) -> None:
     from transformers import AutoTokenizer
 
     plain = AutoTokenizer.from_pretrained(tiny_folders[family])
     for text in TEXTS:
         assert model.token_ids(text) == plain(text).input_ids
-        assert model.token_ids(text).count(plain.bos_token_id) == (1 if family == "gemma3" else 0)
+        assert model.token_ids(text).count(plain.bos_token_id) == int(FAMILIES[family].add_bos)
     assert model.bridge.tokenizer is not model.tokenizer
-    assert model.tokenizer.padding_side == plain.padding_side == ("left" if family == "gemma3" else "right")
+    assert model.tokenizer.padding_side == plain.padding_side == FAMILIES[family].padding_side
 
 
+@on_every_family
 def test_a_prompt_that_repeats_the_bos_is_refused(model: Any, family: str) -> None:
     from site_interp.errors import UserError
 
-    text = "<bos>Q: aa" if family == "gemma3" else "<bos><bos>Q: aa"
+    text = "<bos>Q: aa" if FAMILIES[family].add_bos else "<bos><bos>Q: aa"
     with pytest.raises(UserError, match="BOS token twice"):
         model.token_ids(text)
 
@@ -113,3 +116,25 @@ def test_frozen_parameters_ask_again_afterwards_even_after_an_exception(llama: A
         run()
     assert [parameter.requires_grad for parameter in llama.inner.parameters()] == flags
     assert all(flags)
+
+
+def test_no_tensor_is_made_on_the_default_device(llama: Any, task: Any) -> None:
+    # On a GPU such a tensor would meet others on another device; here that other device is one without values.
+    from site_interp.baselines import SITE, ZeroShot
+    from site_interp.evaluation import evaluate
+    from site_interp.generation import generate
+    from site_interp.selection import FitSettings
+    from site_interp.tasks import Labelled
+
+    site = SITE(n_prompts=3, n_shots=2, fitting=FitSettings(n_steps=2, batch_size=2, validate_every=2, n_valid=4))
+
+    def work() -> tuple[Any, Any, list[str]]:
+        adapter = site.fit(llama, Labelled(task), 0)
+        scores = evaluate(llama, task, [ZeroShot(), adapter])
+        return adapter, scores, generate(llama, ["aa", "bc ed"], {"a": adapter}, adapter_names=["a", "__base__"])
+
+    here = work()
+    with torch.device("meta"):
+        elsewhere = work()
+    assert torch.equal(elsewhere[0].selection.logits, here[0].selection.logits)
+    assert (str(elsewhere[1]), elsewhere[2]) == (str(here[1]), here[2])

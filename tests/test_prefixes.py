@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from reference import Oracle, reference_last_logits, reference_logits
-from tiny_models import WORDS
+from tiny_models import WORDS, on_every_family
 
 TOLERANCE = 1e-4  # logits reach 6, and cached and padded forwards of tiny fp32 models differ from plain ones by 5e-6
 PROMPTS = tuple(f"Q: {' '.join(WORDS[(5 * n + i) % 50] for i in range(n))}\nA:" for n in (9, 1, 30, 2, 8, 1, 3, 29))
@@ -29,6 +29,7 @@ def test_rows_say_which_prompt_they_are_and_every_prompt_is_encoded_once(model: 
     assert found == {row: model.token_ids(prompt) for row, prompt in enumerate(PROMPTS)}
 
 
+@on_every_family
 def test_a_smaller_budget_makes_smaller_buckets_and_the_same_logits(model: Any, oracle: Oracle) -> None:
     from site_interp.prefixes import encode_prompts, iterate_prefixes
 
@@ -56,6 +57,7 @@ def test_a_budget_between_the_extremes_is_kept(llama: Any) -> None:
     assert [len(prefixes) for prefixes in iterate_prefixes(llama, prompts, memory=memory - 1)] == [3, 3, 3, 3]
 
 
+@on_every_family
 def test_keys_and_values_of_a_token_take_what_the_cache_holds(model: Any) -> None:
     from site_interp.prefixes import encode_prompts, kv_bytes
 
@@ -64,6 +66,7 @@ def test_keys_and_values_of_a_token_take_what_the_cache_holds(model: Any) -> Non
     assert kv_bytes(model, 2 * (prefixes.ids.shape[1] - 1)) == held
 
 
+@on_every_family
 def test_a_prefix_can_be_used_again_and_again(model: Any) -> None:
     from site_interp.prefixes import encode_prompts
 
@@ -89,6 +92,7 @@ def test_selected_rows_come_in_the_order_asked_for_repeats_included(model: Any) 
     assert not close(logits[0], logits[1].detach())
 
 
+@on_every_family
 def test_further_tokens_follow_the_prompt_and_the_cache_returned_goes_on_from_them(model: Any, oracle: Oracle) -> None:
     from site_interp.prefixes import encode_prompts
 
@@ -116,6 +120,7 @@ def test_padding_after_further_tokens_is_harmless(model: Any, oracle: Oracle) ->
     assert close(logits[0, :2], wanted)
 
 
+@on_every_family
 def test_joined_prompts_keep_their_order_and_their_logits_and_leave_the_parts_alone(model: Any, oracle: Oracle) -> None:
     from site_interp.prefixes import encode_prompts, join_prefixes
 

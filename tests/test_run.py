@@ -23,8 +23,9 @@ from site_interp.comparison import bootstrap_mean
 from site_interp.errors import UserError
 from site_interp.evaluation import evaluate
 from site_interp.experiments import run as run_module
+from site_interp.experiments.fit_units import Progress
 from site_interp.experiments.plan import Unit, describe_minutes, plan_units, seconds_per_token, token_cost
-from site_interp.experiments.run import Outcome, Progress, adapter_folder, run_units
+from site_interp.experiments.run import Outcome, adapter_folder, run_units
 from site_interp.metrics import METRICS
 from site_interp.model import Model
 from site_interp.records import Record

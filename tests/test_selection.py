@@ -35,7 +35,22 @@ def test_top_and_bottom_are_hard_masks_from_the_ends_of_the_ranking() -> None:
     assert chosen.bottom(2).tolist() == [[0, 0, 1], [0, 1, 0]]
     for k in range(7):
         assert torch.equal(chosen.top(k) + chosen.bottom(6 - k), torch.ones(2, 3))
-    assert chosen.top(99).sum() == chosen.bottom(99).sum() == 6
+
+
+@pytest.mark.parametrize("k", [-1, 7])
+@pytest.mark.parametrize("end", ["top", "bottom"])
+def test_more_heads_than_there_are_cannot_be_chosen(end: str, k: int) -> None:
+    from site_interp.errors import UserError
+
+    with pytest.raises(UserError, match=f"Cannot choose {k} heads of 6"):
+        getattr(selection([[0.1, 3.0, -1.0], [2.0, -5.0, 0.2]]), end)(k)
+
+
+def test_logits_that_are_not_finite_make_no_selection() -> None:
+    from site_interp.errors import UserError
+
+    with pytest.raises(UserError, match="not finite at L1H0"):
+        selection([[0.0, 1.0], [float("nan"), float("inf")]])
 
 
 @pytest.mark.parametrize(

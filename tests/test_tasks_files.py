@@ -100,6 +100,12 @@ def test_quoted_separators_line_ends_and_special_tokens_stay_in_the_text(tmp_pat
     assert read_rows(write(tmp_path, "t.jsonl", line)) == [("a\u2028b", ("\u00e9",))]
 
 
+def test_a_csv_file_separated_by_semicolons_is_read_as_one(tmp_path: Path) -> None:
+    content = 'input;output\n1,5;"2;5"\nhot, cold;x\n'
+    assert read_rows(write(tmp_path, "t.csv", content)) == [("1,5", ("2;5",)), ("hot, cold", ("x",))]
+    assert read_rows(write(tmp_path, "u.csv", "input,output;\na;b,c\n"), output_column="output;") == [("a;b", ("c",))]
+
+
 def test_columns_of_other_names_are_read_on_request_and_named_in_the_refusal(tmp_path: Path) -> None:
     items = [{"question": text, "answer": answer} for text, answer in PAIRS]
     path = write(tmp_path, "t.json", json.dumps(items))
@@ -139,7 +145,21 @@ def test_a_file_is_not_case_sensitive_unless_asked(tmp_path: Path) -> None:
         ("t.csv", "input,input\na,b\n", "column 'input' stands twice"),
         ("t.csv", 'input,output\na,"b\n', "line 2 cannot be read"),
         ("t.csv", "hot,cold\nup,down\n", "its columns are 'hot', 'cold'"),
-        ("t.csv", "input,output\na,b\nc,caf\u00e9\n".encode("latin-1"), "line 3 is not valid UTF-8 text"),
+        (
+            "t.csv",
+            "input,output\na,b\nc,caf\u00e9\n".encode("latin-1"),
+            "line 3 is not valid UTF-8 text, its byte 0xe9",
+        ),
+        ("t.csv", "input,output\na,b\nc,caf\u00e9\n".encode("latin-1"), "(Latin-1 or Windows-1252, perhaps)"),
+        ("t.csv", "input,output\na,b\n".encode("utf-16-le"), "line 1 holds a NUL character"),
+        ("t.json", json.dumps(OBJECTS).encode("utf-32"), "UTF-16 or UTF-32 without a mark"),
+        ("t.csv", "input,output\na,b\nc,d\0\n", "line 3 holds a NUL character"),
+        ("t.json", '[{"input": "a", "output": "\\ud83d"}]', "row 1 holds half of a character"),
+        ("t.json", '{"input": "a", "output": "b"}\n{"input": "c", "output": "d"}', "name it .jsonl"),
+        ("t.json", '[{"input": "a", "output": {"text": "b"}}]', "row 1 needs an answer"),
+        ("t.json", '[{"input": "a", "output": [["b"]]}]', "row 1 needs an answer"),
+        ("t.json", '[{"input": false, "output": "b"}]', "row 1 needs one text"),
+        ("t.json", "[" * 100_000, "nested too deeply"),
         ("t.json", b"\xff\xfea", "is not valid UTF-16 text"),
     ],
 )
@@ -161,3 +181,22 @@ def test_missing_files_other_kinds_and_folders_are_refused(tmp_path: Path) -> No
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(UserError, match="directory"):
         load_task(tmp_path / "folder.json")
+    with pytest.raises(UserError, match="holds no data files"):
+        load_task(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("x" * 400, "too long"), ("a\0b", "null byte"), ("a\0b.json", "null")])
+def test_a_name_that_can_be_no_path_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        load_task(name)
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "t.csv", "input,output\na,b\n")
+
+    def deny(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    with pytest.raises(UserError, match=r"t\.csv': Permission denied"):
+        load_task(path)

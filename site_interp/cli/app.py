@@ -1,12 +1,16 @@
 """The application: verbs, exit codes, and how errors reach the user."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from site_interp.cli.doctor_verb import doctor_verb
 from site_interp.cli.eval_verb import eval_verb
 from site_interp.cli.fit_verb import fit_verb
 from site_interp.cli.generate_verb import generate_verb
@@ -30,6 +34,7 @@ app.command("fit")(fit_verb)
 app.command("eval")(eval_verb)
 app.command("generate")(generate_verb)
 app.command("models")(models_verb)
+app.command("doctor")(doctor_verb)
 app.add_typer(tasks_app, name="tasks")
 
 
@@ -59,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="site-interp", standalone_mode=False)
+        sys.stdout.flush()
     except UserError as error:
         print(f"site-interp: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -66,6 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = INTERRUPTED
     except typer.Exit as leaving:
         raise SystemExit(leaving.exit_code) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EPIPE):
+            raise
+        print(f"site-interp: Cannot write the output: {error.strerror}. Free the place.", file=sys.stderr)
+        with suppress(OSError):  # what is still buffered would fail once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(2) from None
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # click's usage errors
             message = error.format_message()

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from site_interp.experiments.run import Progress
+    from site_interp.experiments.fit_units import Progress
 
 
 @contextmanager
 def progress_bar(total: float) -> "Iterator[Progress]":
     """A bar with the time left on a terminal; plain lines elsewhere."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.progress import (
         BarColumn,
         Progress,
@@ -24,9 +23,9 @@ def progress_bar(total: float) -> "Iterator[Progress]":
         TimeRemainingColumn,
     )
 
-    from site_interp.experiments.run import Progress as Reporter
+    from site_interp.experiments.fit_units import Progress as Reporter
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     if not console.is_terminal:
         done = 0.0
 
@@ -40,7 +39,7 @@ def progress_bar(total: float) -> "Iterator[Progress]":
         yield Reporter(count, say)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         TaskProgressColumn(),
         TimeElapsedColumn(),
@@ -49,9 +48,7 @@ def progress_bar(total: float) -> "Iterator[Progress]":
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=total)
-        yield Reporter(
-            lambda work: bar.advance(task, work), lambda line: bar.update(task, description=escape(line[:60]))
-        )
+        yield Reporter(lambda work: bar.advance(task, work), lambda line: bar.update(task, description=line[:60]))
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> "Table":
@@ -72,8 +69,8 @@ def show(*things: object) -> None:
     """Print tables and lines to stdout, wide enough not to cut a table where the output is no terminal."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=200)
+        console = Console(highlight=False, emoji=False, width=200)
     for thing in things:
         console.print(thing, markup=False, soft_wrap=isinstance(thing, str))

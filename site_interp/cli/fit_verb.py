@@ -11,6 +11,9 @@ from site_interp.cli.console import progress_bar, show, table
 
 if TYPE_CHECKING:
     from site_interp.adapter import Adapter
+    from site_interp.experiments.fit_units import Progress
+    from site_interp.experiments.plan import Unit
+    from site_interp.model import Model
 
 
 def fit_verb(
@@ -38,7 +41,10 @@ def fit_verb(
     plan: options.Plan = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit one adapter per task and seed, all in one batch, and save them."""
+    """Fit one adapter per task and seed, many in one batch, and save them.
+
+    A task that fails leaves the others alone, and the same command continues.
+    """
     tasks = options.read_tasks(
         task,
         suite,
@@ -52,18 +58,18 @@ def fit_verb(
     fitting = options.read_fitting(preset, steps, batch_size, lr, checkpoint)
     budget = options.read_memory(memory)
     from site_interp.baselines import PRESETS, SITE
+    from site_interp.experiments.fit_units import check_place
     from site_interp.experiments.plan import describe_minutes, plan_units, seconds_per_token, token_cost
-    from site_interp.files import check_writable, json_line, safe_name
-    from site_interp.fitting import FitRun
+    from site_interp.files import check_writable, json_line
     from site_interp.prompts import load_template
-    from site_interp.tasks import Labelled
 
     method = SITE(n_prompts, n_shots, fitting, load_template(template), budget)
     if not plan:
         check_writable(out)
     loaded = options.read_model(model, device, dtype)
     units = plan_units(loaded, tasks, [method], numbers, 0)
-    seconds = sum(token_cost(loaded, unit) for unit in units) * seconds_per_token(loaded)
+    total = sum(token_cost(loaded, unit) for unit in units)
+    seconds = total * seconds_per_token(loaded)
     print(
         f"Plan: {len(units)} adapter(s) on {loaded.name}, {describe_minutes(seconds)}. Output: {out}", file=sys.stderr
     )
@@ -72,29 +78,56 @@ def fit_verb(
             fits = [{"task": unit.task.name, "seed": unit.seed} for unit in units]
             print(json_line({"fits": fits, "out": str(out), "minutes": round(seconds / 60, 2)}))
         return
-    pairs = [(one, seed) for one in tasks for seed in numbers]
-    with progress_bar(float(len(pairs) * (n_prompts + fitting.n_steps))) as progress:
-        runs = []
-        for one, seed in pairs:
-            progress.say(f"{one.name} seed {seed}: embedding")
-            labelled = Labelled(one)
-            runs.append(FitRun(method.embed(loaded, labelled, seed, progress.steps(1.0)), labelled, seed))
-        progress.say(f"fitting {len(runs)} selection(s)")
-        adapters = method.select(loaded, runs, progress.steps(1.0))
-    folders = []
-    for adapter in adapters:
-        name = f"{safe_name(adapter.embedding.task)}__seed-{adapter.selection.seed}"
-        folders.append(out if len(adapters) == 1 else out / name)
-        adapter.save_pretrained(folders[-1], preset=preset if fitting == PRESETS[preset] else None)
+    for unit in units:
+        check_place(unit, _folder(out, unit, len(units)))
+    used = preset if fitting == PRESETS[preset] else None
+    with progress_bar(total) as progress:
+        made, reasons = _fit(loaded, units, out, progress, preset=used)
     if as_json:
-        print(json_line([_values(*pair) for pair in zip(adapters, folders, strict=True)]))
-        return
-    show(
-        table(
-            ["task", "seed", "kept step", "validation loss, nats", "alpha > 0.9", "labels"], list(map(_row, adapters))
-        )
-    )
-    show(f"Saved to {out}")
+        print(json_line([_values(*pair) for pair in made]))
+    else:
+        heading = ["task", "seed", "kept step", "validation loss, nats", "alpha > 0.9", "labels"]
+        show(table(heading, [_row(adapter) for adapter, _ in made]))
+        show(f"Saved to {out}" if made else "No adapter was saved.")
+    for reason in reasons:
+        print(reason, file=sys.stderr)
+    raise typer.Exit(1 if reasons else 0)
+
+
+def _folder(out: Path, unit: "Unit", n_units: int) -> Path:
+    from site_interp.files import safe_name
+
+    return out if n_units == 1 else out / f"{safe_name(unit.task.name)}__seed-{unit.seed}"
+
+
+def _fit(
+    model: "Model", units: "list[Unit]", out: Path, progress: "Progress", *, preset: str | None
+) -> "tuple[list[tuple[Adapter, Path]], list[str]]":
+    """Every adapter with its folder, and a line for each unit that failed; where there is one unit, its error."""
+    from site_interp.baselines import SITE
+    from site_interp.errors import UserError
+    from site_interp.experiments.fit_units import fit_together, log_error
+    from site_interp.experiments.plan import FITTED_TOGETHER
+
+    made, reasons = [], []
+    method = units[0].method
+    assert isinstance(method, SITE)
+
+    def place(unit: "Unit") -> Path:
+        return _folder(out, unit, len(units))
+
+    for start in range(0, len(units), FITTED_TOGETHER):
+        part = units[start : start + FITTED_TOGETHER]
+        for unit, fitted, _ in fit_together(model, method, part, progress, place=place, preset=preset):
+            if not isinstance(fitted, Exception):
+                made.append((fitted, place(unit)))
+                continue
+            if len(units) == 1:
+                raise fitted
+            if not isinstance(fitted, UserError):
+                log_error(out, unit, fitted)
+            reasons.append(f"{unit.label}: failed: {str(fitted) or type(fitted).__name__}")
+    return made, reasons
 
 
 def _values(adapter: "Adapter", folder: Path) -> dict[str, Any]:

@@ -1,25 +1,49 @@
-"""`site-interp generate`: answers for inputs, with a task switched on."""
+"""`site-interp generate`: answers for inputs, with a task switched on, or several in one file."""
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from site_interp.cli import options
 from site_interp.errors import UserError
 
+if TYPE_CHECKING:
+    from site_interp.adapter import Adapter
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One input: its text, the adapter it names, if any, and where it stands."""
+
+    text: str
+    adapter: str | None
+    where: str
+
 
 def generate_verb(
     inputs: Annotated[Path | None, typer.Argument(help="File of inputs, one a line; '-' or nothing: stdin.")] = None,
     adapter: Annotated[
-        Path | None, typer.Option("--adapter", help="Adapter folder; without it the model as it is.")
+        list[str] | None,
+        typer.Option(
+            "--adapter",
+            help="Adapter folder, or NAME=FOLDER (by default the task's name without its source); may be repeated. "
+            "Without it the model as it is.",
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="By default the adapter's model.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Inputs are whole prompts.")] = False,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help='Lines are JSON: a text, or {"input": text}; so is the output.')
+        bool,
+        typer.Option(
+            "--jsonl",
+            help='Lines are JSON: a text, {"input": text}, or {"input": text, "adapter": NAME} (needed with several '
+            'adapters; "__base__" is none); so is the output.',
+        ),
     ] = False,
     template: Annotated[str | None, typer.Option("--template", help="By default the adapter's, or qa.")] = None,
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer in tokens.")] = 20,
@@ -31,22 +55,69 @@ def generate_verb(
 
     Blank lines are no inputs; an answer of several lines is printed as one.
     """
-    from site_interp.adapter import Adapter
     from site_interp.generation import generate
     from site_interp.prompts import load_template
 
-    texts = _read(inputs, jsonl=jsonl)
+    rows = _read(inputs, jsonl=jsonl)
     budget = options.read_memory(memory)
-    made = None if adapter is None else Adapter.from_pretrained(adapter)
+    adapters = _adapters(adapter or [])
+    names = _names(rows, adapters)
     chosen = None if template is None else load_template(template)
-    name = model or ("smollm2-135m" if made is None else made.embedding.model)
-    loaded = options.read_model(name, device, dtype)
-    answers = generate(loaded, texts, made, template=chosen, raw=raw, max_new_tokens=max_new_tokens, memory=budget)
-    for text, answer in zip(texts, answers, strict=True):
-        print(json.dumps({"input": text, "output": answer}) if jsonl else " ".join(answer.splitlines()))
+    first = next(iter(adapters.values()), None)
+    loaded = options.read_model(model or ("smollm2-135m" if first is None else first.embedding.model), device, dtype)
+    answers = generate(
+        loaded,
+        [row.text for row in rows],
+        first if names is None else adapters,
+        adapter_names=names,
+        template=chosen,
+        raw=raw,
+        max_new_tokens=max_new_tokens,
+        memory=budget,
+    )
+    for row, answer in zip(rows, answers, strict=True):
+        named = {} if row.adapter is None else {"adapter": row.adapter}
+        shown = json.dumps({"input": row.text, **named, "output": answer})
+        print(shown if jsonl else " ".join(answer.splitlines()))
 
 
-def _read(path: Path | None, *, jsonl: bool) -> list[str]:
+def _adapters(given: Sequence[str]) -> dict[str, "Adapter"]:
+    """The adapters by name, in the order given."""
+    from site_interp.adapter import Adapter
+    from site_interp.generation import NO_ADAPTER
+
+    adapters: dict[str, Adapter] = {}
+    for text in given:
+        before, separator, after = text.partition("=")
+        named = bool(separator) and not Path(text).exists()  # a folder's own name may hold the sign
+        one = Adapter.from_pretrained(after if named else text)
+        name = before if named else one.embedding.task.rpartition("/")[2]
+        if not name or name == NO_ADAPTER or name in adapters:
+            wrong = f"two are called {name!r}" if name in adapters else f"{name!r} cannot be an adapter's name"
+            raise UserError(f"Cannot use the adapter {text}: {wrong}. Name it with --adapter NAME=FOLDER.")
+        adapters[name] = one
+    return adapters
+
+
+def _names(rows: Sequence[_Row], adapters: Mapping[str, "Adapter"]) -> list[str] | None:
+    """The adapter of each input, or None where a single one, or none, is meant for all of them."""
+    from site_interp.generation import check_adapter_name
+
+    if len(adapters) < 2 and all(row.adapter is None for row in rows):
+        return None
+    names = []
+    for row in rows:
+        if row.adapter is None:
+            raise UserError(
+                f'Cannot tell which adapter {row.where} is for: it names none. Give --jsonl lines {{"input": text, '
+                '"adapter": NAME}, all of them.'
+            )
+        check_adapter_name(row.adapter, adapters, f"Cannot use {row.where}")
+        names.append(row.adapter)
+    return names
+
+
+def _read(path: Path | None, *, jsonl: bool) -> list[_Row]:
     """Inputs from a file or stdin; blank lines are left out."""
     where = "stdin" if path is None or str(path) == "-" else str(path)
     try:
@@ -58,18 +129,22 @@ def _read(path: Path | None, *, jsonl: bool) -> list[str]:
         raise UserError(
             f"Cannot read inputs from {where}: byte {error.start} is not UTF-8. Save it as UTF-8."
         ) from None
-    kept = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    kept = [(line, f"line {number} of {where}") for number, line in enumerate(lines, 1) if line.strip()]
     if not kept:
         raise UserError(f"Cannot generate: {where} has no inputs. Give one a line.")
-    return [_from_json(line, where, number) if jsonl else line for number, line in kept]
+    return [_from_json(line, place) if jsonl else _Row(line, None, place) for line, place in kept]
 
 
-def _from_json(line: str, where: str, number: int) -> str:
+def _from_json(line: str, where: str) -> _Row:
     try:
         value = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"Cannot read line {number} of {where} as JSON ({error.msg}). Mend it.") from None
-    text = value.get("input") if isinstance(value, dict) else value
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        raise UserError(f"Cannot read {where} as JSON ({reason}). Mend it.") from None
+    fields = value if isinstance(value, dict) else {"input": value}
+    text, adapter = fields.get("input"), fields.get("adapter")
     if not isinstance(text, str):
-        raise UserError(f'Cannot use line {number} of {where}: it is neither a text nor {{"input": text}}. Mend it.')
-    return text
+        raise UserError(f'Cannot use {where}: it is neither a text nor {{"input": text}}. Mend it.')
+    if not isinstance(adapter, str | None):
+        raise UserError(f'Cannot use {where}: its "adapter" is {json.dumps(adapter)}, not a name. Mend it.')
+    return _Row(text, adapter, where)

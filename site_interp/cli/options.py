@@ -1,15 +1,15 @@
 """Options that several verbs share, and how their words become values."""
 
-import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from site_interp.errors import UserError
+from site_interp.errors import UserError, did_you_mean
 from site_interp.files import safe_name
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ Plan = Annotated[bool, typer.Option("--plan", help="Print what would be done and
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+MAX_SEEDS = 1000
+
+
 def read_seeds(text: str) -> tuple[int, ...]:
     """Seeds from words such as `0`, `0,1,2` or `0-2`.
 
@@ -54,12 +57,16 @@ def read_seeds(text: str) -> tuple[int, ...]:
         >>> read_seeds("0,2-4")
         (0, 2, 3, 4)
     """
-    seeds: dict[int, None] = {}
+    seeds: list[int] = []
     for part in re.split(r"[,\s]+", text.strip()):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        found = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part)
         if not found or (found[2] and int(found[2]) < int(found[1])):
             raise UserError(f"Cannot read the seeds {text!r}: write them as 0, 0,1,2 or 0-2.")
-        seeds.update(dict.fromkeys(range(int(found[1]), int(found[2] or found[1]) + 1)))
+        if int(found[2] or found[1]) - int(found[1]) >= MAX_SEEDS:
+            raise UserError(f"Cannot run with the seeds {text!r}: they are more than {MAX_SEEDS}. Give fewer.")
+        seeds.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+    if repeated := [seed for seed, n in Counter(seeds).items() if n > 1]:
+        raise UserError(f"Cannot run with the seeds {text!r}: {repeated[0]} stands twice. Give each one once.")
     return tuple(seeds)
 
 
@@ -110,9 +117,11 @@ def read_fitting(
     from site_interp.baselines import PRESETS
 
     if preset not in PRESETS:
-        raise UserError(f"Cannot use the preset {preset!r}: there are {' and '.join(PRESETS)}.")
+        hint = did_you_mean(preset, PRESETS)
+        raise UserError(f"Cannot use the preset {preset!r}: there are {' and '.join(PRESETS)}.{hint}")
     if checkpoint not in ("best", "last"):
-        raise UserError(f"Cannot keep the checkpoint {checkpoint!r}: there are best and last.")
+        hint = did_you_mean(checkpoint, ("best", "last"))
+        raise UserError(f"Cannot keep the checkpoint {checkpoint!r}: there are best and last.{hint}")
     given: dict[str, Any] = {"n_steps": steps, "batch_size": batch_size, "lr": lr, "checkpoint": checkpoint}
     return replace(PRESETS[preset], **{key: value for key, value in given.items() if value is not None})
 
@@ -133,15 +142,14 @@ def read_methods(
         "majority": Majority(text),
     }
     if unknown := [name for name in names if name not in known]:
-        near = difflib.get_close_matches(unknown[0], known, n=2, cutoff=0.4)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(unknown[0], known)
         raise UserError(f"Cannot find the method {unknown[0]!r}: there are {', '.join(known)}.{hint}")
     return tuple(known[name] for name in dict.fromkeys(names))
 
 
-def read_model(name: str, device: str, dtype: str | None) -> "Model":
+def read_model(name: str, device: str, dtype: str | None, *, check: bool = True) -> "Model":
     """Load the model, quietly."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from site_interp.model import load_model
 
-    return load_model(name, device=device, dtype=dtype)
+    return load_model(name, device=device, dtype=dtype, check=check)

@@ -1,15 +1,21 @@
-"""`site-interp tasks`: what tasks there are, what is in them, and how their prompts read."""
+"""`site-interp tasks`: what tasks there are, what is in them, how their prompts read, and what is wrong with them."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from site_interp.cli import options
 from site_interp.cli.console import show, table
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from site_interp.tasks.check import Finding
+
 tasks_app = typer.Typer(help="List and look at tasks.", no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(help="Task name or file.")]
+Name = Annotated[str, typer.Argument(help="Task name, file, folder, or hub/ID of a data set.")]
 
 
 @tasks_app.command("list")
@@ -83,3 +89,57 @@ def show_prompt_verb(
     print(f"--- zero-shot\n{text.zero_shot(example.input)}")
     print(f"--- {n_shots}-shot, seed {seed}\n{few_shot}")
     print(f"--- expected\n{' | '.join(repr(text.answer(answer)) for answer in example.answers)}")
+
+
+@tasks_app.command("check")
+def check_verb(
+    name: Name,
+    data_dir: options.DataDir = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Check with this model's tokenizer too; by default without any, which is quick."),
+    ] = None,
+    n_shots: options.NShots = 10,
+    template: options.TemplateName = "qa",
+    split_seed: options.SplitSeed = 0,
+    input_column: options.InputColumn = None,
+    output_column: options.OutputColumn = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Look for what makes a task unusable or its scores mislead; exit code 1 on an error."""
+    from dataclasses import asdict
+
+    from site_interp.files import json_line
+    from site_interp.prompts import load_template
+    from site_interp.task_checks import check_named
+
+    text = load_template(template)
+    columns = {"input_column": input_column, "output_column": output_column}
+    findings, task = check_named(name, text, n_shots=n_shots, split_seed=split_seed, data_dir=data_dir, **columns)
+    if model is not None and task is not None:
+        from site_interp.model import load_tokenizer
+        from site_interp.token_checks import check_tokens
+
+        tokenizer, n_ctx = load_tokenizer(model)
+        findings += check_tokens(task, text, tokenizer, n_ctx=n_ctx, n_shots=n_shots)
+    if as_json:
+        print(json_line({"name": name, "findings": [asdict(finding) for finding in findings]}))
+    else:
+        show(_findings_table(findings))
+    if any(finding.level == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _findings_table(findings: "Sequence[Finding]") -> "Table":
+    """One row a finding; sentences and examples wrap."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table("level", "check", "count", "what was found", box=box.SIMPLE_HEAD)
+    made.columns[2].justify = "right"
+    for found in findings:
+        lines = [found.message, *found.examples]
+        cells = [found.level, found.check, str(found.count) if found.count else "", "\n".join(lines)]
+        made.add_row(*(Text(cell) for cell in cells))
+    return made

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from site_interp.baselines import ICL, SITE, Echo, Majority, Method
-from site_interp.evaluation import MAX_ROWS
+from site_interp.evaluation import MAX_ROWS, check_seeds
 from site_interp.model import Model
 from site_interp.prompts import QA
 from site_interp.records import unit_hash
@@ -71,7 +71,12 @@ class Unit:
 def plan_units(
     model: Model, tasks: Sequence[Task], methods: Sequence[Method], seeds: Sequence[int], n_test: int | None
 ) -> list[Unit]:
-    """Every unit of a run; a method that takes no seed runs once, as seed 0."""
+    """Every unit of a run; a method that takes no seed runs once, as seed 0.
+
+    Raises:
+        UserError: No seeds, or seeds that are negative or stand twice.
+    """
+    check_seeds(seeds)
     together = min(FITTED_TOGETHER, len(tasks) * len(seeds))
     return [
         Unit(task, method, seed, n_test, model.name, model.fingerprint.id, model.dtype_name, together)

@@ -3,50 +3,28 @@
 import math
 import resource
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 import torch
 
-from site_interp.adapter import Adapter
 from site_interp.baselines import SITE, Fitted, FixedAnswers
 from site_interp.comparison import bootstrap_mean
-from site_interp.errors import UserError
+from site_interp.errors import NotFiniteError, UserError
 from site_interp.evaluation import Evaluation, evaluate_fitted
+from site_interp.experiments.fit_units import Progress, attempt, check_place, fit_together, log_error
 from site_interp.experiments.plan import FITTED_TOGETHER, Unit, token_cost, unit_cost
 from site_interp.files import safe_name
-from site_interp.fitting import FitRun
 from site_interp.metrics import METRICS, Metric
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.records import Record
 from site_interp.store import ResultsFile, open_results, save_predictions
 from site_interp.tasks import Labelled
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run reports to.
-
-    Args:
-        advance: Called with work done, in the unit of `token_cost`.
-        say: Called with one line about what is being done or went wrong.
-    """
-
-    advance: Callable[[float], None] = lambda _: None
-    say: Callable[[str], None] = lambda _: None
-
-    def steps(self, cost: float) -> Callable[[int], None]:
-        """A callback that counts steps of this cost each."""
-        return lambda n: self.advance(n * cost)
 
 
 @dataclass(frozen=True)
@@ -72,7 +50,7 @@ def run_units(
     *,
     memory: int = DEFAULT_MEMORY,
     keep_predictions: bool = True,
-    progress: Progress = Progress(),
+    progress: Progress = Progress(),  # noqa: B008 - a frozen value
 ) -> Outcome:
     """Run every unit that is not finished in `out`, in their order, and record each one when it is done.
 
@@ -88,7 +66,8 @@ def run_units(
         progress: Where to report.
 
     Raises:
-        UserError: The folder cannot be written, or another process is writing there.
+        UserError: The folder cannot be written, another process is writing there, or it holds an adapter of another
+            model or of other data in the place of one of these.
     """
     counts = {"done": 0, "skipped": 0, "inapplicable": 0, "failed": 0}
     reasons = []
@@ -99,6 +78,8 @@ def run_units(
                 counts["skipped"] += 1
                 progress.advance(token_cost(model, unit))
             else:
+                if isinstance(unit.method, SITE):
+                    check_place(unit, adapter_folder(out, unit))
                 pending.append(unit)
         for unit, fitted, fit_seconds in _fitted(model, pending, out, memory, progress):
             cost = unit_cost(model, unit).scoring
@@ -107,7 +88,7 @@ def run_units(
             if isinstance(fitted, Exception):
                 made = fitted
             else:
-                made = _attempt(_evaluate, model, unit, fitted, memory, progress.steps(share))
+                made = attempt(_evaluate, model, unit, fitted, memory, progress.steps(share))
             status, reason = _keep(unit, made, fit_seconds, results, out, keep_predictions)
             counts[status] += 1
             if reason:
@@ -149,87 +130,21 @@ def _fitted(
             for unit in members:
                 progress.say(unit.label)
                 start = time.perf_counter()
-                made = _attempt(unit.method.fit, model, Labelled(unit.task), unit.seed)
+                made = attempt(unit.method.fit, model, Labelled(unit.task), unit.seed)
                 yield unit, made, time.perf_counter() - start
             continue
         for method, same in groupby(members, key=lambda unit: unit.method):
             assert isinstance(method, SITE)
             several = list(same)
             for start_at in range(0, len(several), FITTED_TOGETHER):
-                yield from _fit_together(model, method, several[start_at : start_at + FITTED_TOGETHER], out, progress)
-
-
-def _fit_together(
-    model: Model, method: SITE, units: Sequence[Unit], out: Path, progress: Progress
-) -> Iterator[tuple[Unit, Made, float]]:
-    """Embed each unit's task, fit all alphas in one batch, save the adapters; then hand them out."""
-    waiting: list[tuple[Unit, Labelled, float, FitRun]] = []
-    for unit in units:
-        cost = unit_cost(model, unit)
-        if (kept := _kept_adapter(unit, out)) is not None:
-            progress.advance(cost.embedding + cost.fitting)
-            yield unit, kept[0], kept[1]
-            continue
-        progress.say(f"{unit.label}: embedding")
-        labelled, start = Labelled(unit.task), time.perf_counter()
-        each = progress.steps(cost.embedding / method.n_prompts)
-        embedding = _attempt(method.embed, model, labelled, unit.seed, each)
-        if isinstance(embedding, Exception):
-            progress.advance(cost.embedding + cost.fitting)
-            yield unit, embedding, time.perf_counter() - start
-            continue
-        waiting.append((unit, labelled, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
-    if not waiting:
-        return
-    progress.say(f"fitting {len(waiting)} selections together: {waiting[0][0].label} and on")
-    share = sum(unit_cost(model, unit).fitting for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
-    start = time.perf_counter()
-    adapters = _select(model, method, [run for *_, run in waiting], progress.steps(share))
-    seconds = (time.perf_counter() - start) / len(waiting)
-    fitted = [(unit, made, spent + seconds) for (unit, _, spent, _), made in zip(waiting, adapters, strict=True)]
-    for unit, made, fit_seconds in fitted:
-        if isinstance(made, Adapter):
-            notes = {"unit_hash": unit.hash, "fit_seconds": fit_seconds, "preset": method.preset}
-            made.save_pretrained(adapter_folder(out, unit), **notes)
-    yield from fitted
-
-
-def _select(
-    model: Model, method: SITE, runs: Sequence[FitRun], advance: Callable[[int], None]
-) -> Sequence[Adapter | Exception]:
-    """All runs in one batch; if that fails each alone, so that one bad task does not take the others with it."""
-    together = _attempt(method.select, model, runs, advance)
-    if not isinstance(together, Exception):
-        return together
-    if len(runs) == 1:
-        return [together]
-    return [_select(model, method, [run], advance)[0] for run in runs]
+                part = several[start_at : start_at + FITTED_TOGETHER]
+                yield from fit_together(model, method, part, progress, place=partial(adapter_folder, out))
 
 
 def adapter_folder(out: Path, unit: Unit) -> Path:
     """Where a run keeps the adapter of a unit."""
     variant = f"__{safe_name(unit.method.variant())}" if unit.method.variant() else ""
     return out / "adapters" / f"{safe_name(unit.task.name)}{variant}__seed-{unit.seed}"
-
-
-def _kept_adapter(unit: Unit, out: Path) -> tuple[Adapter, float] | None:
-    """The adapter an earlier, interrupted run saved for this very unit, with the seconds of its fit."""
-    folder = adapter_folder(out, unit)
-    if not folder.is_dir():
-        return None
-    try:
-        adapter, notes = Adapter.from_pretrained_with_notes(folder)
-    except UserError:
-        return None  # half-written by a killed run: it is fitted again and replaced
-    return (adapter, notes["fit_seconds"]) if notes.get("unit_hash") == unit.hash else None
-
-
-def _attempt(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
-    """What a unit's function gives, or the exception that is then recorded as the unit's reason."""
-    try:
-        return make(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - recorded, told and counted in the exit code
-        return error
 
 
 def _keep(
@@ -242,11 +157,10 @@ def _keep(
 ) -> tuple[str, str]:
     """Record a unit; returns its status and the reason where it has no scores."""
     if isinstance(made, Exception):
-        status = "inapplicable" if isinstance(made, UserError) else "failed"
-        reason = str(made) or type(made).__name__
+        settled = isinstance(made, UserError) and not isinstance(made, NotFiniteError)
+        status, reason = "inapplicable" if settled else "failed", str(made) or type(made).__name__
         if status == "failed":
-            with (out / "errors.log").open("a", encoding="utf-8") as log:
-                log.write(f"{unit.label}\n{''.join(traceback.format_exception(made))}\n")
+            log_error(out, unit, made)
         results.append([_record(unit, status=status, reason=reason)])
         return status, reason
     if keep_predictions:

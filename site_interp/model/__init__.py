@@ -6,17 +6,20 @@ from site_interp.model.fingerprint import Fingerprint
 from site_interp.model.load import load_model
 from site_interp.model.model import Call, Hook, Model, join_caches, select_rows
 from site_interp.model.padding import pad_left
+from site_interp.model.tokenizer import answer_ids, load_tokenizer
 
 __all__ = [
     "Call",
     "Fingerprint",
     "Hook",
     "Model",
+    "answer_ids",
     "bundled_models",
     "decode_greedy",
     "is_cached",
     "join_caches",
     "load_model",
+    "load_tokenizer",
     "pad_left",
     "select_rows",
 ]

@@ -46,8 +46,20 @@ class Fingerprint:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Fingerprint":
-        """Read a fingerprint back from JSON values."""
-        return cls(values["architecture"], values["tokenizer"], values["weights"], tuple(values["probe"]))
+        """Read a fingerprint back from JSON values.
+
+        Raises:
+            TypeError, KeyError: A field is missing or of another type.
+        """
+        if not isinstance(values["architecture"], dict):
+            raise TypeError(f"architecture is {values['architecture']!r}")
+        if not isinstance(values["tokenizer"], str) or not isinstance(values["weights"], str):
+            raise TypeError("tokenizer and weights are no hashes")
+        if not isinstance(values["probe"], list | tuple) or not all(
+            isinstance(v, int | float) for v in values["probe"]
+        ):
+            raise TypeError("probe is no list of numbers")
+        return cls(values["architecture"], values["tokenizer"], values["weights"], tuple(map(float, values["probe"])))
 
     def differences(self, other: "Fingerprint", dtype: str) -> list[str]:
         """What keeps two models from being the same one, in words; empty when nothing does.

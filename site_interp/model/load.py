@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from site_interp.errors import UserError
@@ -24,6 +25,7 @@ from site_interp.model.fingerprint import (
 )
 from site_interp.model.model import Model, select_rows
 from site_interp.model.padding import pad_left
+from site_interp.model.restore import remember
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Largest difference between cached and uncached logits, as a share of the largest logit. A broken cache is off by more
@@ -38,6 +40,7 @@ def load_model(
     dtype: str | torch.dtype | None = None,
     revision: str | None = None,
     tokenizer: Any = None,
+    check: bool = True,
 ) -> Model:
     """A model ready for prefixes, injection and fitting.
 
@@ -48,6 +51,7 @@ def load_model(
         dtype: `float32`, `bfloat16` or `float16`; by default fp32 on the CPU and bf16 on a GPU.
         revision: Revision of a Hugging Face id.
         tokenizer: For an object of the caller, where its own files do not say which.
+        check: False leaves out the check at load and the fingerprint, for the self-test, which shows what is wrong.
 
     Raises:
         UserError: Unknown name, unreachable files, no such device, or a model that fails the check at load.
@@ -62,8 +66,8 @@ def load_model(
         wanted = _dtype(dtype, place)
         inner, tokenizer, name = _from_files(str(source), place, wanted, revision, tokenizer)
         bridge = _boot(inner, tokenizer, name)
-        return _checked(bridge, tokenizer, str(source), revision, lambda: None)
-    return _from_object(source, tokenizer, revision)
+        return _checked(bridge, tokenizer, str(source), revision, lambda: None, check=check)
+    return _from_object(source, tokenizer, revision, check=check)
 
 
 def _device(device: str) -> torch.device:
@@ -72,7 +76,9 @@ def _device(device: str) -> torch.device:
     try:
         place = torch.device(device)
     except RuntimeError:
-        raise UserError(f"Cannot use device {device!r}: it is no device. Use 'auto', 'cpu' or 'cuda'.") from None
+        place = torch.device("meta")
+    if place.type not in ("cpu", "cuda", "mps"):
+        raise UserError(f"Cannot use device {device!r}: it is no device to run on. Use 'auto', 'cpu' or 'cuda'.")
     if place.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"Cannot use device {device!r}: this machine or this build of torch has no CUDA. Use 'cpu'.")
     return place
@@ -100,14 +106,19 @@ def _from_files(
                 folder, revision=revision, dtype=dtype, attn_implementation="eager"
             )
     except (OSError, ValueError) as error:
-        near = difflib.get_close_matches(name, bundled_models(), n=2, cutoff=0.4)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"Cannot load the model {name!r}: it is neither bundled ({', '.join(bundled_models())}), nor a readable "
-            f"folder, nor a Hugging Face id within reach ({reason}).{hint}"
-        ) from None
+        raise unreachable(name, error) from None
     return inner.to(device).eval(), tokenizer, folder  # type: ignore[arg-type]
+
+
+def unreachable(name: str, error: Exception) -> UserError:
+    """The refusal of a name under which no files are found, with the nearest bundled names."""
+    near = difflib.get_close_matches(name, bundled_models(), n=2, cutoff=0.4)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    reason = str(error).strip().splitlines()[0]
+    return UserError(
+        f"Cannot load the model {name!r}: it is neither bundled ({', '.join(bundled_models())}), nor a readable "
+        f"folder, nor a Hugging Face id within reach ({reason}).{hint}"
+    )
 
 
 def _boot(inner: Any, tokenizer: Any, name: str) -> Any:
@@ -121,7 +132,7 @@ def _boot(inner: Any, tokenizer: Any, name: str) -> Any:
         )
 
 
-def _from_object(source: Any, tokenizer: Any, revision: str | None) -> Model:
+def _from_object(source: Any, tokenizer: Any, revision: str | None, *, check: bool) -> Model:
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import AutoTokenizer, PreTrainedModel
 
@@ -134,14 +145,14 @@ def _from_object(source: Any, tokenizer: Any, revision: str | None) -> Model:
             f"Cannot use a {type(source).__name__} as a model: give a name, a folder, a TransformerLens bridge or a "
             "Hugging Face model."
         )
-    restore = _remember(inner)
+    restore = remember(inner)
     try:
         if tokenizer is None:
             with _Quiet():
                 tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
         bridge = source if isinstance(source, TransformerBridge) else _boot(inner.eval(), tokenizer, name)
         inner.eval()
-        return _checked(bridge, tokenizer, name, revision, restore)
+        return _checked(bridge, tokenizer, name, revision, restore, check=check)
     except BaseException as error:
         restore()
         if isinstance(error, OSError):
@@ -149,28 +160,6 @@ def _from_object(source: Any, tokenizer: Any, revision: str | None) -> Model:
                 f"Cannot find the tokenizer of {name!r}. Pass it: load_model(model, tokenizer=...)."
             ) from None
         raise
-
-
-def _remember(inner: Any) -> Callable[[], None]:
-    """What a caller's Hugging Face model was like, as a function that makes it so again."""
-    children = {module: dict(module._modules) for module in inner.modules()}
-    own_attributes = {module: dict(module.__dict__) for module in inner.modules()}
-    training = {module: module.training for module in inner.modules()}
-    gradients = [(parameter, parameter.requires_grad) for parameter in inner.parameters()]
-    attention, architectures = inner.config._attn_implementation, inner.config.architectures
-
-    def restore() -> None:
-        for module, named in children.items():
-            module.__dict__.clear()
-            module.__dict__.update(own_attributes[module])
-            module._modules = dict(named)
-            module.training = training[module]
-        for parameter, flag in gradients:
-            parameter.requires_grad_(flag)
-        inner.config._attn_implementation = attention
-        inner.config.architectures = architectures
-
-    return restore
 
 
 class _Quiet:
@@ -193,8 +182,10 @@ class _Quiet:
             logging.enable_progress_bar()
 
 
-def _checked(bridge: Any, tokenizer: Any, name: str, revision: str | None, restore: Callable[[], None]) -> Model:
-    """Build the Model and run the check: z has its shape, cached logits equal uncached ones, all is finite."""
+def _checked(
+    bridge: Any, tokenizer: Any, name: str, revision: str | None, restore: Callable[[], None], *, check: bool
+) -> Model:
+    """Build the Model, run the check and take its fingerprint."""
     cfg, inner = bridge.cfg, bridge.original_model
     config = inner.config.get_text_config()
     model = Model(
@@ -214,7 +205,9 @@ def _checked(bridge: Any, tokenizer: Any, name: str, revision: str | None, resto
         revision=revision,
         restore=restore,
     )
-    z = _check(model)
+    if not check:
+        return model
+    z = check_at_load(model)
     values = [z[text, layer, head, :N_PROBE_VALUES] for text in range(len(z)) for layer, head in
               probe_heads(model.n_layers, model.n_heads)]  # fmt: skip
     fingerprint = Fingerprint(
@@ -230,8 +223,15 @@ def _checked(bridge: Any, tokenizer: Any, name: str, revision: str | None, resto
 
 
 @torch.no_grad()
-def _check(model: Model) -> Tensor:
-    """Run the probe texts with and without the cache; returns z of their last tokens, [text layer head d_head]."""
+def check_at_load(model: Model) -> Float[Tensor, "text layer head d_head"]:
+    """Run the probe texts with and without the cache: z has its shape, both give the same logits, all is finite.
+
+    Returns:
+        z of their last tokens, fp32 on the CPU.
+
+    Raises:
+        UserError: The model fails.
+    """
     ids, mask = pad_left([model.token_ids(text) for text in PROBE_TEXTS], model.device)
     seen: dict[int, Tensor] = {}
     hooks = [(model.hook_z(layer), lambda z, layer=layer: seen.__setitem__(layer, z[:, -1])) for layer in

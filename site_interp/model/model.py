@@ -6,7 +6,7 @@ about to compute. Ids, mask and position ids are always made here, never by the 
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from site_interp.errors import UserError
 from site_interp.model.fingerprint import Fingerprint
+from site_interp.model.tokenizer import answer_ids
 
 Hook = Callable[[Tensor], Tensor | None]
 
@@ -94,7 +95,12 @@ class Model:
         Raises:
             UserError: No token at all, a text that repeats the BOS, or more tokens than the context.
         """
-        ids: list[int] = self.tokenizer(text).input_ids
+        try:
+            ids: list[int] = self.tokenizer(text).input_ids
+        except (TypeError, UnicodeEncodeError):  # a lone surrogate, which JSON can write and no encoding holds
+            raise UserError(
+                f"Cannot run the model on {text[:60]!a}: it holds half a character. Mend the text."
+            ) from None
         if not ids:
             raise UserError(f"Cannot run the model on an empty prompt ({text!r} has no tokens). Give it some text.")
         bos = self.tokenizer.bos_token_id
@@ -117,16 +123,7 @@ class Model:
         Raises:
             UserError: Prompt and answer merge into one token, or the answer has no token of its own.
         """
-        before, both = self.tokenizer(prompt).input_ids, self.tokenizer(prompt + answer).input_ids
-        if both and not before == both[: len(before)]:  # a tokenizer that appends EOS breaks the prefix as well
-            raise UserError(
-                f"Prompt and answer merge into one token: {prompt[-12:]!r} + {answer[:24]!r}. Start answers with a "
-                "space (answer_prefix of the template), or end the cue differently."
-            )
-        if len(both) == len(before):
-            raise UserError(f"Answer {answer!r} has no token of its own after {prompt[-12:]!r}. Leave the row out.")
-        ids: list[int] = both[len(before) :]
-        return ids
+        return answer_ids(self.tokenizer, prompt, answer)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of generated ids, special tokens left out."""
@@ -186,34 +183,41 @@ class Model:
             before: Called with what each forward is about to compute.
             after: Called when a forward has ended without an exception.
         """
-        handles = []
-        if before is not None:
-            handles.append(
-                self.inner.register_forward_pre_hook(
-                    lambda _module, args, kwargs: before(_call(args, kwargs)), with_kwargs=True
-                )
-            )
-        if after is not None:
-            handles.append(self.inner.register_forward_hook(lambda *_: after()))
         adapted = [(name, lambda value, hook, function=function: function(value)) for name, function in hooks]
-        try:
-            with self.bridge.hooks(fwd_hooks=adapted):
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
+        with ExitStack() as stack:
+            if before is not None:
+                stack.callback(self.inner.register_forward_pre_hook(_Watch(before), with_kwargs=True).remove)
+            if after is not None:
+                stack.callback(self.inner.register_forward_hook(lambda *_: after()).remove)
+            stack.enter_context(self.bridge.hooks(fwd_hooks=adapted))
+            yield
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a `hooked` block that looks at each forward is open: an injection is under way."""
+        return any(isinstance(hook, _Watch) for hook in self.inner._forward_pre_hooks.values())
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """No parameter asks for a gradient inside; flags are as before afterwards."""
         wanted = [parameter for parameter in self.inner.parameters() if parameter.requires_grad]
-        for parameter in wanted:
-            parameter.requires_grad_(False)
         try:
+            for parameter in wanted:
+                parameter.requires_grad_(False)
             yield
         finally:
             for parameter in wanted:
                 parameter.requires_grad_(True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Watch:
+    """A hook before each forward that says what it is about to compute."""
+
+    before: Callable[[Call], None]
+
+    def __call__(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.before(_call(args, kwargs))
 
 
 def _call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

@@ -20,9 +20,6 @@ def pad_left(
         Ids, with 0 in masked positions, and the mask, 1 for real tokens.
     """
     longest = max(len(row) for row in rows)
-    ids = torch.zeros(len(rows), longest, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for index, row in enumerate(rows):
-        ids[index, longest - len(row) :] = torch.tensor(row)
-        mask[index, longest - len(row) :] = 1
-    return ids.to(device), mask.to(device)
+    ids = [[0] * (longest - len(row)) + list(row) for row in rows]
+    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)

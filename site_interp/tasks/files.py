@@ -1,26 +1,18 @@
-"""Read a user's file into (input, answers) rows: strings stay strings, what cannot be read is refused in a sentence."""
+"""Read a user's file into records: every kind of file gives the same strings, what cannot be read is refused."""
 
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from site_interp.errors import UserError
+from site_interp.tasks.rows import Columns, Record
 from site_interp.tasks.task import Row
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".tsv")
 
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-
-
-@dataclass(frozen=True)
-class Record:
-    """One row as it stands in a file, with the words that lead a reader to it."""
-
-    place: str
-    values: Mapping[str, object]
 
 
 def read_rows(path: Path, *, input_column: str = "input", output_column: str = "output") -> list[Row]:
@@ -37,24 +29,50 @@ def read_rows(path: Path, *, input_column: str = "input", output_column: str = "
     Raises:
         UserError: The file is missing, empty, cut off, wrongly encoded or lacks a column; the text names the place.
     """
-    rows = [_row(path, record, input_column, output_column) for record in _records(path)]
-    if not rows:
-        raise UserError(f"Cannot load a task from {str(path)!r}: the file holds no rows. Add some.")
-    return rows
+    return Columns(input_column, output_column).rows(read_records(path))
 
 
-def _records(path: Path) -> Iterator[Record]:
-    match path.suffix.lower():
+def read_records(path: Path) -> tuple[Record, ...]:
+    """Read the rows of a JSON, JSON lines, CSV or TSV file as they stand, cells as text; blank lines are left out.
+
+    A CSV file whose first line holds semicolons and no comma is separated by semicolons.
+
+    Args:
+        path: The file; UTF-8 with or without a byte-order mark, or UTF-16 with one.
+
+    Raises:
+        UserError: The file is missing, empty, cut off or wrongly encoded; the text names the place.
+    """
+    kind = path.suffix.lower()
+    if kind not in SUFFIXES:
+        raise UserError(
+            f"Cannot load a task from {str(path)!r}: the kind of file is not known. Use one of {', '.join(SUFFIXES)}."
+        )
+    text = _read_text(path)
+    match kind:
         case ".json":
-            return _json_records(path, _read_text(path))
+            records = tuple(_json_records(path, text))
         case ".jsonl":
-            return _json_line_records(path, _read_text(path))
+            records = tuple(_json_line_records(path, text))
         case ".csv":
-            return _table_records(path, _read_text(path), delimiter=",")
-        case ".tsv":
-            return _table_records(path, _read_text(path), delimiter="\t")
-    kinds = ", ".join(SUFFIXES)
-    raise UserError(f"Cannot load a task from {str(path)!r}: the kind of file is not known. Use one of {kinds}.")
+            records = tuple(_table_records(path, text, delimiter=_csv_delimiter(text)))
+        case _:
+            records = tuple(_table_records(path, text, delimiter="\t"))
+    if not records:
+        raise UserError(f"Cannot load a task from {str(path)!r}: the file holds no rows. Add some.")
+    return records
+
+
+def encoding_of(content: bytes) -> str:
+    """The encoding that a file's first bytes announce; `utf-8` where they announce none.
+
+    Example:
+        >>> encoding_of("hot".encode("utf-16")), encoding_of(b"hot")
+        ('utf-16', 'utf-8')
+    """
+    if content.startswith(b"\xef\xbb\xbf"):
+        return "utf-8-sig"
+    return "utf-16" if content.startswith(UTF16_MARKS) else "utf-8"
 
 
 def _read_text(path: Path) -> str:
@@ -63,16 +81,24 @@ def _read_text(path: Path) -> str:
     except FileNotFoundError:
         raise UserError(f"Cannot load a task from {str(path)!r}: there is no such file. Check the path.") from None
     except OSError as error:
-        raise UserError(f"Cannot load a task from {str(path)!r}: {error.strerror}.") from error
-    encoding = "utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig"
+        raise UserError(f"Cannot load a task from {str(path)!r}: {error.strerror}. Check the path.") from error
+    encoding = encoding_of(content)
+    known = "UTF-16" if encoding == "utf-16" else "UTF-8"
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
+        guess = " (Latin-1 or Windows-1252, perhaps)" if known == "UTF-8" and content[error.start] >= 0xA0 else ""
         raise UserError(
-            f"Cannot load a task from {str(path)!r}: line {line} is not valid {encoding.upper().removesuffix('-SIG')} "
-            "text. Save the file as UTF-8."
+            f"Cannot load a task from {str(path)!r}: line {line} is not valid {known} text, its byte "
+            f"0x{content[error.start]:02x} is of another encoding{guess}. Save the file as UTF-8."
         ) from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise UserError(
+            f"Cannot load a task from {str(path)!r}: line {line} holds a NUL character, so that it is either no text "
+            "or UTF-16 or UTF-32 without a mark. Save the file as UTF-8."
+        )
     if not text.strip():
         raise UserError(f"Cannot load a task from {str(path)!r}: the file is empty. Add rows.")
     return text
@@ -84,12 +110,17 @@ def _parse_json(path: Path, text: str, first_line: int = 1) -> object:
         return json.loads(text, parse_int=str, parse_float=str, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
+        cure = (
+            "If it holds one object per line, name it .jsonl."
+            if error.msg == "Extra data"
+            else "The file may be cut off; repair it."
+        )
         raise UserError(
             f"Cannot load a task from {str(path)!r}: it is not valid JSON at line {line}, column {error.colno} "
-            f"({error.msg}). The file may be cut off; repair it."
+            f"({error.msg}). {cure}"
         ) from None
     except RecursionError:
-        raise UserError(f"Cannot load a task from {str(path)!r}: its JSON is nested too deeply.") from None
+        raise UserError(f"Cannot load a task from {str(path)!r}: its JSON is nested too deeply. Flatten it.") from None
 
 
 def _json_records(path: Path, text: str) -> Iterator[Record]:
@@ -114,7 +145,13 @@ def _record(path: Path, place: str, item: object) -> Record:
         raise UserError(
             f"Cannot load a task from {str(path)!r}: {place} is not an object with an input and an output. Repair it."
         )
-    return Record(place, item)
+    return Record(str(path), place, item)
+
+
+def _csv_delimiter(text: str) -> str:
+    """Semicolon where the header has one and no comma, as spreadsheets write CSV in many countries."""
+    header = text.lstrip().splitlines()[0]
+    return ";" if ";" in header and "," not in header else ","
 
 
 def _table_records(path: Path, text: str, *, delimiter: str) -> Iterator[Record]:
@@ -134,7 +171,7 @@ def _table_records(path: Path, text: str, *, delimiter: str) -> Iterator[Record]
                     f"Cannot load a task from {str(path)!r}: {place} has {len(fields)} fields and the header "
                     f"{len(header)}. Quote fields that contain the separator."
                 )
-            yield Record(place, dict(zip(header, fields, strict=True)))
+            yield Record(str(path), place, dict(zip(header, fields, strict=True)))
     except csv.Error as error:
         raise UserError(
             f"Cannot load a task from {str(path)!r}: line {reader.line_num} cannot be read ({error}). "
@@ -145,34 +182,6 @@ def _table_records(path: Path, text: str, *, delimiter: str) -> Iterator[Record]
 def _check_header(path: Path, header: list[str]) -> None:
     repeated = sorted({column for column in header if header.count(column) > 1})
     if repeated:
-        raise UserError(f"Cannot load a task from {str(path)!r}: column {repeated[0]!r} stands twice in its header.")
-
-
-def _row(path: Path, record: Record, input_column: str, output_column: str) -> Row:
-    for column in (input_column, output_column):
-        if column not in record.values:
-            found = ", ".join(repr(key) for key in record.values) or "none"
-            raise UserError(
-                f"Cannot load a task from {str(path)!r}: {record.place} has no column {column!r}; its columns are "
-                f"{found}. Say which to read with input_column and output_column."
-            )
-    texts = _texts(record.values[input_column])
-    if texts is None or len(texts) != 1 or not texts[0].strip():
         raise UserError(
-            f"Cannot load a task from {str(path)!r}: {record.place} needs one text or number as its {input_column!r}, "
-            f"got {record.values[input_column]!r}."
+            f"Cannot load a task from {str(path)!r}: column {repeated[0]!r} stands twice in its header. Rename one."
         )
-    answers = _texts(record.values[output_column])
-    if not answers or not all(answer.strip() for answer in answers):
-        raise UserError(
-            f"Cannot load a task from {str(path)!r}: {record.place} needs an answer, a text or number or a list of "
-            f"them, as its {output_column!r}, got {record.values[output_column]!r}. Fill it in or delete the row."
-        )
-    return texts[0], tuple(dict.fromkeys(answer.strip() for answer in answers))
-
-
-def _texts(value: object) -> list[str] | None:
-    """The strings in a cell, or None if it holds anything else."""
-    items = value if isinstance(value, list) else [value]
-    texts = [item for item in items if isinstance(item, str)]
-    return texts if len(texts) == len(items) else None

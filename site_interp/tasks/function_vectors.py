@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from site_interp.errors import UserError
-from site_interp.tasks.files import read_rows
-from site_interp.tasks.splits import clear_leaks
-from site_interp.tasks.task import Task
+from site_interp.tasks.files import encoding_of, read_records
+from site_interp.tasks.rows import Columns
+from site_interp.tasks.source import Source
 
 SPLIT_FILES = ("train.json", "valid.json", "test.json")
 
@@ -18,41 +18,25 @@ def is_task_folder(folder: Path) -> bool:
     return any((folder / name).is_file() for name in SPLIT_FILES)
 
 
-def load_task_folder(
-    folder: Path,
-    *,
-    split_seed: int = 0,
-    keep_leaks: bool = False,
-    case_sensitive: bool | None = None,
-    input_column: str = "input",
-    output_column: str = "output",
-) -> Task:
-    """Load one task folder with its given splits; the folder's name becomes the task's name.
+def read_task_folder(folder: Path, columns: Columns) -> Source:
+    """Read one task folder with its given splits; the folder's name becomes the task's name.
 
     Args:
         folder: Folder with train.json, valid.json and test.json.
-        split_seed: Seed of the order of test examples; the splits stay as given.
-        keep_leaks: Keep test examples whose (input, answer) pair also stands in train or valid.
-        case_sensitive: Whether metrics compare letter case; None decides by the task's name.
-        input_column: Key of the input.
-        output_column: Key of the answer.
+        columns: Keys of the input and the answer.
 
     Raises:
-        UserError: A file is missing or cannot be read, or a split is empty.
+        UserError: A file is missing or cannot be read.
     """
-    name = f"fv/{folder.resolve().name}"
-    columns = {"input_column": input_column, "output_column": output_column}
-    rows = [read_rows(folder / file, **columns) for file in SPLIT_FILES]
-    (train, valid, test), n_leaked = clear_leaks(rows, name=name, keep_leaks=keep_leaks)
-    return Task(
-        name=name,
-        train=train,
-        valid=valid,
-        test=test,
-        case_sensitive=is_about_letter_case(folder.resolve().name) if case_sensitive is None else case_sensitive,
-        split_seed=split_seed,
-        description=describe(folder.resolve().name),
-        n_leaked=n_leaked,
+    name = folder.resolve().name
+    paths = {Path(file).stem: folder / file for file in SPLIT_FILES}
+    return Source(
+        name=f"fv/{name}",
+        description=describe(name),
+        splits={split: read_records(path) for split, path in paths.items()},
+        columns=columns,
+        case_sensitive=is_about_letter_case(name),
+        encodings={str(path): encoding_of(path.read_bytes()) for path in paths.values()},
     )
 
 

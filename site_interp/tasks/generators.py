@@ -1,17 +1,21 @@
 """Seeded generators of bundled tasks: rows made from a word list and rules, the same on every machine."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
+from typing import Literal, get_args
 
 from site_interp.tasks.phrases import NEGATIVE, POSITIVE, TEMPLATES, Mood
 from site_interp.tasks.task import Row, sub_seed
+from site_interp.tasks.words import KINDS, common_words
 
-N_TRIPLES = 600
+N_LISTS = 600
 N_SENTENCES = 500
 
-WORDS_FILE = Path(__file__).parent / "bundled" / "words.txt"
+Place = Literal["first", "middle", "last"]
+End = Literal["first", "last"]
+PLACES: tuple[Place, ...] = get_args(Place)
+ENDS: tuple[End, ...] = get_args(End)
 
 
 def _words(text: str) -> list[str]:
@@ -26,23 +30,75 @@ TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
 ORDINALS = _words("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth")
 
 
-def common_words() -> tuple[str, ...]:
-    """The bundled list of common lower-case words, each once."""
-    lines = WORDS_FILE.read_text(encoding="utf-8").splitlines()
-    return tuple(word for line in lines if not line.startswith("#") for word in _words(line))
+def _rng(task: str) -> random.Random:
+    return random.Random(sub_seed(0, "generate", f"bundled/{task}"))
 
 
-def capitalize() -> list[Row]:
-    """Every common word -> the same word with its first letter in upper case."""
-    return [(word, (word.capitalize(),)) for word in common_words()]
+def each_word(answer: Callable[[str], str], shown: Callable[[str], str]) -> list[Row]:
+    """Every common word as `shown` writes it -> what `answer` makes of it.
+
+    Example:
+        >>> each_word(str.upper, shown=str.lower)[0]
+        ('apple', ('APPLE',))
+    """
+    return [(shown(word), (answer(word),)) for word in common_words()]
 
 
-def choose_first_of_3() -> list[Row]:
-    """Three different common words, separated by commas -> the first of them."""
-    rng = random.Random(sub_seed(0, "generate", "bundled/choose_first_of_3"))
+def word_length() -> list[Row]:
+    """Every common word and every word of a kind -> its number of letters, in digits."""
+    words = dict.fromkeys((*common_words(), *(word for kind in KINDS.values() for word in kind)))
+    return [(word, (str(len(word)),)) for word in words]
+
+
+def choose(place: Place, n: int) -> list[Row]:
+    """`n` different common words, separated by commas -> the one that stands at `place`.
+
+    Args:
+        place: Where the answer stands.
+        n: Words in a list; odd, so that one is in the middle.
+    """
+    rng = _rng(f"choose_{place}_of_{n}")
+    position = {"first": 0, "middle": n // 2, "last": -1}[place]
     words = common_words()
-    triples = dict.fromkeys(tuple(rng.sample(words, 3)) for _ in range(N_TRIPLES))
-    return [(", ".join(triple), (triple[0],)) for triple in triples]
+    lists = dict.fromkeys(tuple(rng.sample(words, n)) for _ in range(N_LISTS))
+    return [(", ".join(chosen), (chosen[position],)) for chosen in lists]
+
+
+def alphabetically(end: End, n: int) -> list[Row]:
+    """`n` different common words, separated by commas -> the one at that end of their alphabetical order.
+
+    The answer stands equally often at each position. In every second list another word has the answer's first letter,
+    so that the letters after it decide.
+    """
+    rng = _rng(f"alphabetically_{end}_{n}")
+    words = common_words()
+    rows: dict[str, str] = {}
+    while len(rows) < N_LISTS:
+        answer, *others = sorted(rng.sample(words, n), reverse=end == "last")
+        if (others[0][0] == answer[0]) == (len(rows) % 2 == 1):
+            rng.shuffle(others)
+            rows.setdefault(_listing(answer, others, len(rows) % n), answer)
+    return [(text, (answer,)) for text, answer in rows.items()]
+
+
+def odd_one_out(kind: str, other: str, n: int) -> list[Row]:
+    """A word of one kind among `n - 1` different words of another -> that word, equally often at each position.
+
+    Args:
+        kind: Key of `KINDS`: what the answer is.
+        other: Key of `KINDS`: what all other words are.
+        n: Words in a list.
+    """
+    rng = _rng(f"{kind}_v_{other}_{n}")
+    rows: dict[str, str] = {}
+    while len(rows) < N_LISTS:
+        answer = rng.choice(KINDS[kind])
+        rows.setdefault(_listing(answer, rng.sample(KINDS[other], n - 1), len(rows) % n), answer)
+    return [(text, (answer,)) for text, answer in rows.items()]
+
+
+def _listing(answer: str, others: Sequence[str], position: int) -> str:
+    return ", ".join([*others[:position], answer, *others[position:]])
 
 
 def next_item() -> list[Row]:
@@ -50,6 +106,15 @@ def next_item() -> list[Row]:
 
     No item stands in two series: single Roman digits, which are letters too, are answers only.
     """
+    return [(item, (after,)) for item, after in _neighbours() if _is_clear(item)]
+
+
+def prev_item() -> list[Row]:
+    """An item of a well-known series -> the one before it: `next_item` read backwards."""
+    return [(item, (before,)) for before, item in _neighbours() if _is_clear(item)]
+
+
+def _neighbours() -> list[tuple[str, str]]:
     cycles = [DAYS, [day[:3] for day in DAYS], MONTHS]
     lines = [
         [str(number) for number in range(1, 102)],
@@ -60,8 +125,12 @@ def next_item() -> list[Row]:
         [roman(number) for number in range(1, 51)],
     ]
     pairs = [pair for cycle in cycles for pair in zip(cycle, [*cycle[1:], cycle[0]], strict=True)]
-    pairs += [pair for line in lines for pair in pairwise(line)]
-    return [(item, (after,)) for item, after in pairs if len(item) > 1 or item not in "IVXLCDM"]
+    return pairs + [pair for line in lines for pair in pairwise(line)]
+
+
+def _is_clear(item: str) -> bool:
+    """Whether the item is not a Roman digit, which could be a letter."""
+    return len(item) > 1 or item not in "IVXLCDM"
 
 
 def number_word(number: int) -> str:
@@ -107,7 +176,7 @@ def roman(number: int) -> str:
 
 def sentiment() -> list[Row]:
     """A sentence as from a review of a film, meal, book or stay -> positive or negative, half of each."""
-    rng = random.Random(sub_seed(0, "generate", "bundled/sentiment"))
+    rng = _rng("sentiment")
     sentences: dict[str, str] = {}
     labels = ("positive", "negative")
     while len(sentences) < N_SENTENCES:

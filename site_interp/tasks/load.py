@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from site_interp.errors import UserError
-from site_interp.tasks import function_vectors
-from site_interp.tasks.bundled_tasks import BUNDLED, load_bundled
-from site_interp.tasks.files import SUFFIXES, read_rows
-from site_interp.tasks.splits import cut_splits
+from site_interp.errors import UserError, did_you_mean
+from site_interp.tasks import datasets_hub, function_vectors
+from site_interp.tasks.bundled_tasks import BUNDLED, DEMO, load_bundled
+from site_interp.tasks.files import SUFFIXES, encoding_of, read_records
+from site_interp.tasks.rows import Columns
+from site_interp.tasks.source import Source
 from site_interp.tasks.task import Task
 
 SUITES: dict[str, str] = {
@@ -17,8 +18,6 @@ SUITES: dict[str, str] = {
     "bundled": "every bundled task",
     "fv": "every Function Vectors task in the data folder",
 }
-
-Source = Literal["bundled", "fv"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class TaskInfo:
 
     name: str
     description: str
-    source: Source
+    source: Literal["bundled", "fv"]
     sizes: tuple[int, int, int] | None
 
 
@@ -53,14 +52,15 @@ def load_task(
     Rows that share an input become one example: the first answer trains, every answer counts as right.
 
     Args:
-        name: `antonym` or `bundled/antonym` for a bundled task; `fv/antonym` for one in the data folder; or the path
-            of a .json, .jsonl, .csv or .tsv file, or of a folder with train.json, valid.json and test.json.
+        name: `antonym` or `bundled/antonym` for a bundled task; `fv/antonym` for one in the data folder; `hub/ID` or
+            `hub/ID:CONFIG` for a data set that the `datasets` library finds; or a path: of a .json, .jsonl, .csv or
+            .tsv file, of a folder with train.json, valid.json and test.json, or of one that `datasets` reads.
         data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
         split_seed: Seed of the split where the source has none, and of the order of test examples.
         keep_leaks: Keep given test examples whose (input, answer) pair also stands in train or valid.
         case_sensitive: Whether metrics compare letter case; None leaves it to the task (for files: no).
-        input_column: Column of a file that holds the input; None means `input`.
-        output_column: Column of a file that holds the answer; None means `output`.
+        input_column: Column of a file or data set that holds the input; None means `input`.
+        output_column: Column of a file or data set that holds the answer; None means `output`.
 
     Raises:
         UserError: No such task, no data folder, or data that cannot be read.
@@ -70,25 +70,53 @@ def load_task(
         >>> task.name, len(task.test) >= 50
         ('bundled/country-capital', True)
     """
-    columns = {"input_column": input_column or "input", "output_column": output_column or "output"}
-    text = str(name)
-    source, _, rest = text.rpartition("/")
-    if isinstance(name, str) and source in ("", "bundled") and rest in BUNDLED:
-        return load_bundled(rest, split_seed=split_seed, case_sensitive=case_sensitive)
-    if isinstance(name, str) and source == "fv" and rest:
-        folder = _find_folder(rest, data_dir)
-        if folder is not None:
-            return function_vectors.load_task_folder(
-                folder, split_seed=split_seed, keep_leaks=keep_leaks, case_sensitive=case_sensitive, **columns
-            )
-    path = Path(name).expanduser()
-    if path.is_dir() and function_vectors.is_task_folder(path):
-        return function_vectors.load_task_folder(
-            path, split_seed=split_seed, keep_leaks=keep_leaks, case_sensitive=case_sensitive, **columns
-        )
-    if path.is_file() or path.suffix.lower() in SUFFIXES:
-        return _load_file(path, split_seed=split_seed, case_sensitive=bool(case_sensitive), **columns)
-    raise UserError(_unknown_task(text, data_dir))
+    if (bundled := bundled_name(name)) is not None:
+        return load_bundled(bundled, split_seed=split_seed, case_sensitive=case_sensitive)
+    source = read_source(name, data_dir=data_dir, input_column=input_column, output_column=output_column)
+    return source.task(split_seed=split_seed, keep_leaks=keep_leaks, case_sensitive=case_sensitive)
+
+
+def bundled_name(name: str | Path) -> str | None:
+    """The bare name of a bundled task, or None if `name` is none."""
+    source, _, rest = str(name).rpartition("/")
+    return rest if isinstance(name, str) and source in ("", "bundled") and rest in BUNDLED else None
+
+
+def read_source(
+    name: str | Path,
+    *,
+    data_dir: Path | str | None = None,
+    input_column: str | None = None,
+    output_column: str | None = None,
+) -> Source:
+    """Read what stands behind the name or path of a task that is not bundled; the arguments are those of `load_task`.
+
+    Raises:
+        UserError: No such task, no data folder, or data that cannot be read.
+    """
+    columns = Columns(input_column or "input", output_column or "output")
+    prefix, _, rest = str(name).partition("/")
+    if isinstance(name, str) and prefix == "hub" and rest:
+        return datasets_hub.read_hub(rest, columns)
+    if isinstance(name, str) and prefix == "fv" and rest and (folder := _find_folder(rest, data_dir)) is not None:
+        return function_vectors.read_task_folder(folder, columns)
+    try:
+        path = Path(name).expanduser()
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, RuntimeError, ValueError) as error:  # too long for a path, a NUL in it, no such user's home
+        raise UserError(f"Cannot load task {str(name)[:60]!r}: {error}. Check the name.") from None
+    is_folder, is_file = path.is_dir(), path.is_file()
+    if is_folder and function_vectors.is_task_folder(path):
+        return function_vectors.read_task_folder(path, columns)
+    if is_file or path.suffix.lower() in SUFFIXES:
+        records = read_records(path)
+        encodings = {str(path): encoding_of(path.read_bytes())}
+        return Source(f"file/{path.stem}", f"rows of {path.name}", {"all rows": records}, columns, False, encodings)
+    if is_folder:
+        return datasets_hub.read_folder(path, columns)
+    raise UserError(_unknown_task(str(name), data_dir))
 
 
 def list_tasks(data_dir: Path | str | None = None) -> list[TaskInfo]:
@@ -122,9 +150,10 @@ def suite_task_names(suite: str, data_dir: Path | str | None = None) -> tuple[st
         UserError: No such suite, or no tasks for it.
     """
     if suite in ("demo", "bundled"):
-        return tuple(f"bundled/{name}" for name in BUNDLED)
+        return tuple(f"bundled/{name}" for name in (DEMO if suite == "demo" else BUNDLED))
     if suite != "fv":
-        raise UserError(f"Cannot load suite {suite!r}: the suites are {', '.join(SUITES)}.")
+        hint = did_you_mean(suite, SUITES)
+        raise UserError(f"Cannot load suite {suite!r}: the suites are {', '.join(SUITES)}.{hint}")
     root = function_vectors.find_root(data_dir)
     if root is None:
         raise UserError(f"Cannot load suite 'fv': {_NO_DATA_DIR}")
@@ -162,13 +191,6 @@ def _find_folder(name: str, data_dir: Path | str | None) -> Path | None:
     return root / name
 
 
-def _load_file(path: Path, *, split_seed: int, case_sensitive: bool, input_column: str, output_column: str) -> Task:
-    name = f"file/{path.stem}"
-    rows = read_rows(path, input_column=input_column, output_column=output_column)
-    train, valid, test = cut_splits(rows, name=name, split_seed=split_seed)
-    return Task(name, train, valid, test, case_sensitive, split_seed, description=f"rows of {path.name}")
-
-
 def _unknown_task(name: str, data_dir: Path | str | None) -> str:
     root = function_vectors.find_root(data_dir)
     if name.startswith("fv/") and root is None:
@@ -182,5 +204,5 @@ def _unknown_task(name: str, data_dir: Path | str | None) -> str:
         return f"Cannot load task {name!r}: there is no such task. Did you mean {' or '.join(nearest)}?"
     return (
         f"Cannot load task {name!r}: there is no such task or file. Bundled tasks are {', '.join(BUNDLED)}; "
-        "any other name is read as fv/NAME or as a path."
+        "any other name is read as fv/NAME, hub/ID or a path."
     )

@@ -12,30 +12,31 @@ TEST_SHARE = 0.3
 Splits = tuple[tuple[Example, ...], tuple[Example, ...], tuple[Example, ...]]
 
 
-def cut_splits(rows: Iterable[Row], *, name: str, split_seed: int) -> Splits:
+def cut_splits(rows: Iterable[Row], *, name: str, split_seed: int, wanted: Sequence[str] = ("valid", "test")) -> Splits:
     """Cut one list of rows 60/10/30 into train, valid and test, after merging the rows that share an input.
 
     Args:
         rows: (input, answers) in the order of the source.
         name: Task name; the shuffle depends on it and on `split_seed` alone.
         split_seed: Seed of the shuffle.
+        wanted: Splits to cut; one that is not wanted comes back empty, and its share stays in train.
 
     Raises:
-        UserError: Fewer than three distinct inputs, so that a split would be empty.
+        UserError: Fewer distinct inputs than splits, so that one would be empty.
 
     Example:
         >>> [len(split) for split in cut_splits([(str(n), ("x",)) for n in range(20)], name="t", split_seed=0)]
         [12, 2, 6]
     """
     examples = list(merge_answers(rows))
-    if len(examples) < 3:
+    if len(examples) < 1 + len(wanted):
         raise UserError(
-            f"Cannot split task {name!r} into train, valid and test: it has {len(examples)} distinct inputs, "
-            "and at least 3 are needed. Add rows."
+            f"Cannot split task {name!r} into {', '.join(['train', *wanted])}: it has {len(examples)} distinct "
+            f"inputs, and at least {1 + len(wanted)} are needed. Add rows."
         )
     random.Random(sub_seed(split_seed, "split", name)).shuffle(examples)
-    n_valid = max(1, round(VALID_SHARE * len(examples)))
-    n_test = max(1, round(TEST_SHARE * len(examples)))
+    n_valid = max(1, round(VALID_SHARE * len(examples))) if "valid" in wanted else 0
+    n_test = max(1, round(TEST_SHARE * len(examples))) if "test" in wanted else 0
     n_train = len(examples) - n_valid - n_test
     return (
         tuple(examples[:n_train]),

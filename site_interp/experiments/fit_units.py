@@ -1,0 +1,152 @@
+"""Fitting many units in one batch, each kept on disk once it is fitted; one that fails leaves the others alone."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from site_interp.adapter import Adapter
+from site_interp.baselines import SITE
+from site_interp.errors import UserError
+from site_interp.experiments.plan import Unit, unit_cost
+from site_interp.files import writing
+from site_interp.fitting import FitRun
+from site_interp.model import Model
+from site_interp.tasks import Labelled
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run reports to.
+
+    Args:
+        advance: Called with work done, in the unit of `token_cost`.
+        say: Called with one line about what is being done or went wrong.
+    """
+
+    advance: Callable[[float], None] = lambda _: None
+    say: Callable[[str], None] = lambda _: None
+
+    def steps(self, cost: float) -> Callable[[int], None]:
+        """A callback that counts steps of this cost each."""
+        return lambda n: self.advance(n * cost)
+
+
+def fit_together(
+    model: Model,
+    method: SITE,
+    units: Sequence[Unit],
+    progress: Progress,
+    *,
+    place: Callable[[Unit], Path],
+    **notes: Any,
+) -> Iterator[tuple[Unit, Adapter | Exception, float]]:
+    """Embed each unit's task, fit all alphas in one batch, save the adapters; then hand them out.
+
+    Args:
+        model: Left as it is.
+        method: That of all units.
+        units: What to fit.
+        progress: Where to report.
+        place: The adapter folder of a unit; an adapter that is there of the very same unit is not made anew.
+        notes: For the configuration of the adapters.
+
+    Returns:
+        Each unit with its adapter, or the exception it ended in, and the seconds of its fit.
+
+    Raises:
+        UserError: An adapter cannot be saved.
+    """
+    waiting: list[tuple[Unit, float, FitRun]] = []
+    for unit in units:
+        cost = unit_cost(model, unit)
+        if (kept := _kept_adapter(unit, place(unit))) is not None:
+            progress.advance(cost.embedding + cost.fitting)
+            yield unit, *kept
+            continue
+        progress.say(f"{unit.label}: embedding")
+        labelled, start = Labelled(unit.task), time.perf_counter()
+        each = progress.steps(cost.embedding / method.n_prompts)
+        embedding = attempt(method.embed, model, labelled, unit.seed, each)
+        if isinstance(embedding, Exception):
+            progress.advance(cost.embedding + cost.fitting)
+            yield unit, embedding, time.perf_counter() - start
+            continue
+        waiting.append((unit, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
+    if not waiting:
+        return
+    progress.say(f"fitting {len(waiting)} selections together: {waiting[0][0].label} and on")
+    share = sum(unit_cost(model, unit).fitting for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
+    start = time.perf_counter()
+    adapters = _select(model, method, [run for *_, run in waiting], progress.steps(share))
+    seconds = (time.perf_counter() - start) / len(waiting)
+    fitted = [(unit, made, spent + seconds) for (unit, spent, _), made in zip(waiting, adapters, strict=True)]
+    for unit, made, fit_seconds in fitted:
+        if isinstance(made, Adapter):
+            told = {"unit_hash": unit.hash, "fit_seconds": fit_seconds, "preset": method.preset}
+            made.save_pretrained(place(unit), **{**told, **notes})
+    yield from fitted
+
+
+def _select(
+    model: Model, method: SITE, runs: Sequence[FitRun], advance: Callable[[int], None]
+) -> Sequence[Adapter | Exception]:
+    """All runs in one batch; if that fails each alone, so that one bad task does not take the others with it."""
+    together = attempt(method.select, model, runs, advance)
+    if not isinstance(together, Exception):
+        return together
+    if len(runs) == 1:
+        return [together]
+    return [_select(model, method, [run], advance)[0] for run in runs]
+
+
+def check_place(unit: Unit, folder: Path) -> None:
+    """Refuse to put an adapter where one of another model, or of other data, would be lost.
+
+    Raises:
+        UserError: Says what is there.
+    """
+    try:
+        there = Adapter.from_pretrained(folder).embedding
+    except UserError:
+        return  # nothing, or what a killed run left
+    if (there.fingerprint.id, there.split_hash) != (unit.fingerprint, unit.task.split_hash):
+        other = "another model" if there.fingerprint.id != unit.fingerprint else "other data"
+        raise UserError(
+            f"Cannot write the adapter of {unit.task.name} to {folder}: it holds one of {there.task}, made with "
+            f"{other} ({there.model}, split {there.split_hash}). Choose another --out, or remove it."
+        )
+
+
+def _kept_adapter(unit: Unit, folder: Path) -> tuple[Adapter, float] | None:
+    """The adapter an earlier, interrupted run saved for this very unit, with the seconds of its fit."""
+    if not folder.is_dir():
+        return None
+    try:
+        adapter, notes = Adapter.from_pretrained_with_notes(folder)
+    except UserError:
+        return None  # half-written by a killed run: it is fitted again and replaced
+    return (adapter, notes["fit_seconds"]) if notes.get("unit_hash") == unit.hash else None
+
+
+def attempt(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
+    """What a unit's function gives, or the exception that is then recorded as the unit's reason."""
+    try:
+        return make(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - recorded, told and counted in the exit code
+        return error
+
+
+def log_error(out: Path, unit: Unit, error: Exception) -> None:
+    """Put the traceback of a failed unit into `errors.log` of the output folder.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    with writing(out), (out / "errors.log").open("a", encoding="utf-8") as log:
+        log.write(f"{unit.label}\n{''.join(traceback.format_exception(error))}\n")

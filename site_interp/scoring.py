@@ -1,0 +1,64 @@
+"""How likely the right answers are after a prompt: first-token hits and log-probabilities, in few forwards."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from site_interp.injection import Intervention, injecting, last_columns
+from site_interp.prefixes import Prefixes, check_finite
+
+SCORED_ROWS = 32  # (prompt, answer) pairs scored together, as each holds logits at every answer position
+
+
+@torch.no_grad()
+def score_answers(
+    prefixes: Prefixes, answers: Sequence[Sequence[Sequence[int]]], intervention: Intervention | None
+) -> list[tuple[float, float]]:
+    """First-token hit and log-probability of the best answer of each prompt.
+
+    A hit needs the answer's first token to score strictly above every other token, so that ties and constant logits are
+    never right.
+
+    Args:
+        prefixes: The prompts.
+        answers: For each prompt, the token ids of every right answer.
+        intervention: What is injected at the last prompt token, or None.
+
+    Returns:
+        For each prompt (hit, log-probability): 1.0 or 0.0, and nats of the whole answer; the best over the answers.
+
+    Raises:
+        NotFiniteError: A logit is nan or infinite; names the prompt.
+    """
+    pairs = [(row, list(ids)) for row, several in enumerate(answers) for ids in several]
+    best = [(0.0, float("-inf"))] * len(answers)
+    for start in range(0, len(pairs), SCORED_ROWS):
+        part = pairs[start : start + SCORED_ROWS]
+        rows = torch.tensor([row for row, _ in part], device=prefixes.ids.device)
+        shared = intervention if intervention is None else intervention.rows(rows)
+        chosen = prefixes.select(rows)
+        logits = _answer_logits(chosen, [ids for _, ids in part], shared)
+        check_finite(chosen, logits, "logits")
+        for (row, ids), row_logits in zip(part, logits, strict=True):
+            target = torch.tensor(ids, device=row_logits.device)
+            log_prob = row_logits[: len(ids)].log_softmax(-1).gather(-1, target[:, None]).sum()
+            hit = float((row_logits[0] >= row_logits[0, ids[0]]).sum() == 1)
+            best[row] = (max(best[row][0], hit), max(best[row][1], float(log_prob)))
+    return best
+
+
+def _answer_logits(
+    prefixes: Prefixes, answers: Sequence[Sequence[int]], intervention: Intervention | None
+) -> Float[Tensor, "batch answer d_vocab"]:
+    """Logits at the last prompt token and at every answer token but the last, in one forward."""
+    longest = max(map(len, answers))
+    padded = [[*ids[:-1], *[0] * (longest - len(ids))] for ids in answers]
+    more = torch.tensor(padded, dtype=torch.long, device=prefixes.ids.device)
+    if intervention is None:
+        logits, _ = prefixes.run_last(more, n_logits=0)
+    else:
+        with injecting(prefixes.model, intervention, last_columns(prefixes)):
+            logits, _ = prefixes.run_last(more, n_logits=0)
+    return logits.float()
