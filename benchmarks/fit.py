@@ -17,8 +17,9 @@ from itertools import pairwise
 import _plain
 from _machine import matrix_rate, median, operations, report, timed
 
-from site_interp import PAPER, embed_task, load_model, load_task
+from site_interp import embed_task, load_model, load_task
 from site_interp.fitting import FitRun, _plan, fit_selections
+from site_interp.selection import PAPER
 from site_interp.tasks import Labelled
 
 SHORT = (

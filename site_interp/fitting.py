@@ -5,7 +5,7 @@ Adam is elementwise, so runs that share a batch do not touch each other; one run
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -95,7 +95,7 @@ def fit_selections(
     """
     plans = [_plan(model, run, settings) for run in runs]
     texts = dict.fromkeys(prompt for plan in plans for prompt, _ in plan.valid)
-    if len(runs) > 1 and kv_bytes(model, sum(len(model.token_ids(text)) for text in texts)) > memory // 4:
+    if len(runs) > 1 and _kept_bytes(model, texts) > memory // 4:
         half = len(runs) // 2
         parts = (runs[:half], runs[half:])
         return [
@@ -157,14 +157,30 @@ class _Row:
     answer: int
 
 
+# Kept prompts are padded to share tensors, so that a step gathers its rows from few: at most so much longer than the
+# shortest among them.
+KEPT_RATIO, KEPT_SLACK = 1.25, 8
+
+
 class _Encoded:
     """Prompts encoded and kept, found by their text."""
 
     def __init__(self, model: Model, prompts: Sequence[str], memory: int) -> None:
-        self.buckets = encode_prompts(model, prompts, memory=memory)
+        self.kept: list[Prefixes] = []
+        buckets = encode_prompts(model, prompts, memory=memory)
+        while buckets:
+            group = [buckets.pop(0)]
+            longest = group[0].ids.shape[1] * KEPT_RATIO + KEPT_SLACK
+            n_rows = len(group[0])
+            while buckets and buckets[0].ids.shape[1] <= longest:
+                n_rows += len(buckets[0])
+                if kv_bytes(model, n_rows * buckets[0].ids.shape[1]) > memory // 2:  # joining copies the group
+                    break
+                group.append(buckets.pop(0))
+            self.kept.append(join_prefixes(group))
         self.place = {
-            prompts[row]: (bucket, index)
-            for bucket, prefixes in enumerate(self.buckets)
+            prompts[row]: (group, index)
+            for group, prefixes in enumerate(self.kept)
             for index, row in enumerate(prefixes.rows.tolist())
         }
 
@@ -175,13 +191,19 @@ class _Encoded:
             part = ordered[start : start + max_rows]
             chosen: dict[int, list[int]] = {}
             for row in part:
-                bucket, index = self.place[row.prompt]
-                chosen.setdefault(bucket, []).append(index)
+                group, index = self.place[row.prompt]
+                chosen.setdefault(group, []).append(index)
             selected = [
-                self.buckets[bucket].select(torch.tensor(indices, device=self.buckets[bucket].ids.device))
-                for bucket, indices in chosen.items()
+                self.kept[group].select(torch.tensor(indices, device=self.kept[group].ids.device))
+                for group, indices in chosen.items()
             ]
             yield join_prefixes(selected), part
+
+
+def _kept_bytes(model: Model, prompts: Iterable[str]) -> int:
+    """At most what the keys and values of prompts take once they are padded and kept."""
+    lengths = [len(model.token_ids(prompt)) for prompt in prompts]
+    return kv_bytes(model, sum(int(n * KEPT_RATIO) + KEPT_SLACK for n in lengths))
 
 
 def _fit(
@@ -226,13 +248,13 @@ def _windows(model: Model, plans: Sequence[_Plan], n_steps: int, memory: int) ->
     windows, first, seen, held = [], 0, set[str](), 0
     for step in range(n_steps):
         new = {prompt for plan in plans for prompt, _ in plan.steps[step]} - seen
-        size = kv_bytes(model, sum(len(model.token_ids(prompt)) for prompt in new))
+        size = _kept_bytes(model, new)
         if held + size > memory and step > first:
             windows.append((first, step))
             first, held = step, 0
             seen.clear()
             new = {prompt for plan in plans for prompt, _ in plan.steps[step]}
-            size = kv_bytes(model, sum(len(model.token_ids(prompt)) for prompt in new))
+            size = _kept_bytes(model, new)
         seen |= new
         held += size
     return [*windows, (first, n_steps)]
@@ -271,8 +293,8 @@ def _row_bytes(encoded: _Encoded, *, backward: bool) -> int:
     """What one row of a step holds at its peak: its keys and values (gathered, extended, spread over query heads for
     the backward pass), the activations of one token and its logits.
     """
-    model = encoded.buckets[0].model
-    longest = max(prefixes.ids.shape[1] for prefixes in encoded.buckets)
+    model = encoded.kept[0].model
+    longest = max(prefixes.ids.shape[1] for prefixes in encoded.kept)
     spread = 2 + model.n_heads // model.n_kv_heads
     activations = 4 * model.n_layers * 40 * model.d_model
     if backward:

@@ -81,7 +81,7 @@ def test_a_sound_model_exits_0_with_a_table_of_versions_and_one_of_checks(doctor
     assert "sliding window: all this holds for a prompt longer than the window. no layer has a sliding" in done.out
     assert done.out.endswith("No check failed.\n")
     assert done.err.startswith("[  0%] loading /")
-    assert "[  7%] load: pass" in done.err
+    assert "[  6%] load: pass" in done.err
 
 
 def test_a_broken_cache_exits_1_and_the_table_shows_by_how_much(doctor: Doctor, lost_cache: None) -> None:

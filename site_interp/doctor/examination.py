@@ -18,6 +18,7 @@ QUESTIONS = (
     Question("prefix path", "one token on a kept prefix equals the whole prompt", injections.prefix_equals_full),
     Question("prefix path, injected", "so it does with heads injected", injections.injected_prefix_equals_full),
     Question("prefixes joined", "so it does in a batch of all lengths", injections.joined_prefixes_equal_full),
+    Question("own modules = bridge", "so it does without the bridge's wrapping", injections.own_modules_equal_bridge),
     Question("alpha 0 = clean", "an injection of strength 0 changes no bit", injections.alpha_zero_changes_nothing),
     Question("alpha 1 = replaced", "at strength 1 every layer's z is the target", injections.alpha_one_replaces_z),
     Question("alpha 1 = other prompt", "another prompt's heads give its logits", injections.alpha_one_gives_the_other),

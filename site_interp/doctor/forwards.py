@@ -20,7 +20,7 @@ N_LAST = 8  # positions compared with plain transformers
 
 def loads(subject: Subject) -> Finding:
     """The check that every load makes."""
-    check_at_load(subject.model)
+    check_at_load(subject.given)
     return Finding(0, 0, "hook_z has its shape, logits are finite, and the same with the cache")
 
 

@@ -10,10 +10,24 @@ from site_interp.doctor.subject import Subject, share
 from site_interp.embedding import head_outputs
 from site_interp.injection import Intervention, injected_logits, injecting, last_columns
 from site_interp.model import select_rows
-from site_interp.prefixes import Prefixes, join_prefixes
+from site_interp.prefixes import Prefixes, encode_prompts, join_prefixes
 
 N_STEPS = 3  # tokens decoded after an injected prefill
 N_ROWS = 3  # rows of forwards over whole prompts; more would only take longer
+
+
+@torch.no_grad()
+def own_modules_equal_bridge(subject: Subject) -> Finding:
+    """All prompts in one batch, plain and injected, run by the model's own modules and by the bridge."""
+    if not subject.given.lean.serves:
+        return Finding(None, None, "every forward runs the bridge")
+    logits = []
+    for model in (subject.given, subject.model):
+        prefixes = join_prefixes(encode_prompts(model, subject.prompts))
+        plain, _ = prefixes.run_last()
+        injected = injected_logits(prefixes, subject.intervention.rows(prefixes.rows))
+        logits.append(torch.cat([plain[:, -1].float(), injected]))
+    return Finding(share(*logits), subject.tolerance, f"{len(subject.prompts)} prompts, plain and injected")
 
 
 @torch.no_grad()

@@ -23,6 +23,7 @@ from site_interp.model.fingerprint import (
     tokenizer_hash,
     weights_hash,
 )
+from site_interp.model.lean import find_lean
 from site_interp.model.model import Model, select_rows
 from site_interp.model.padding import pad_left
 from site_interp.model.restore import remember
@@ -204,6 +205,7 @@ def _checked(
         fingerprint=Fingerprint({}, "", "", ()),
         revision=revision,
         restore=restore,
+        lean=find_lean(bridge, [bridge.blocks[layer].attn.o for layer in range(cfg.n_layers)]),
     )
     if not check:
         return model
@@ -236,10 +238,13 @@ def check_at_load(model: Model) -> Float[Tensor, "text layer head d_head"]:
     seen: dict[int, Tensor] = {}
     hooks = [(model.hook_z(layer), lambda z, layer=layer: seen.__setitem__(layer, z[:, -1])) for layer in
              range(model.n_layers)]  # fmt: skip
-    uncached, _ = model.forward(ids, mask, n_logits=1)
-    _, cache = model.forward(ids[:, :-1], mask[:, :-1], n_logits=1)
+    bridged = model.bridged()  # a user's forwards run the bridge, most of ours its lean form: both count
+    uncached, _ = bridged.forward(ids, mask, n_logits=1)
+    _, cache = bridged.forward(ids[:, :-1], mask[:, :-1], n_logits=1)
+    bridged_cached, _ = bridged.forward(ids[:, -1:], mask, select_rows(cache), n_logits=1)
     with model.hooked(hooks):
-        cached, _ = model.forward(ids[:, -1:], mask, select_rows(cache), n_logits=1)
+        lean_cached, _ = model.forward(ids[:, -1:], mask, model.prefill(ids[:, :-1], mask[:, :-1]), n_logits=1)
+    cached = torch.stack([bridged_cached, lean_cached])
     versions = ", ".join(f"{package} {version(package)}" for package in ("transformers", "transformer-lens", "torch"))
     problem = None
     shape = (len(PROBE_TEXTS), model.n_heads, model.d_head)

@@ -7,7 +7,7 @@ about to compute. Ids, mask and position ids are always made here, never by the 
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from site_interp.errors import UserError
 from site_interp.model.fingerprint import Fingerprint
+from site_interp.model.lean import Lean
 from site_interp.model.tokenizer import answer_ids
 
 Hook = Callable[[Tensor], Tensor | None]
@@ -51,6 +52,7 @@ class Model:
         fingerprint: What an adapter remembers of the model.
         revision: Revision of a Hugging Face id, if one was asked for.
         restore: Undoes what loading did to an object of the caller.
+        lean: How to run it where nobody looks at more than z.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Model:
     fingerprint: Fingerprint
     revision: str | None
     restore: Callable[[], None]
+    lean: Lean = field(default_factory=Lean, repr=False)
 
     @property
     def inner(self) -> Any:
@@ -88,6 +91,10 @@ class Model:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def bridged(self) -> "Model":
+        """The same model with the bridge in every forward, as a caller runs it."""
+        return replace(self, lean=Lean())
 
     def token_ids(self, text: str) -> list[int]:
         """Ids exactly as plain `AutoTokenizer(text)` makes them, its BOS included if its files add one.
@@ -157,17 +164,24 @@ class Model:
         Returns:
             Logits in the model's dtype, and the cache with the new tokens.
         """
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        logits, cache = self.bridge(
-            ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            return_type="logits_and_cache",
-            logits_to_keep=n_logits,
-            use_cache=True,
-        )
+        inputs = self._inputs(ids, mask, cache)
+        if self.lean.serves:
+            with self.lean.running():
+                out = self.inner(input_ids=ids, logits_to_keep=n_logits, **inputs)
+            return out.logits, out.past_key_values
+        logits, cache = self.bridge(ids, return_type="logits_and_cache", logits_to_keep=n_logits, **inputs)
         return logits, cache
+
+    def prefill(self, ids: Int[Tensor, "batch new"], mask: Int[Tensor, "batch new"]) -> Any:
+        """Keys and values of the first tokens of prompts, left padded, without logits where that is possible."""
+        if self.lean.serves:
+            with self.lean.running():
+                return self.inner.base_model(input_ids=ids, **self._inputs(ids, mask, None)).past_key_values
+        return self.forward(ids, mask, n_logits=1)[1]
+
+    def _inputs(self, ids: Tensor, mask: Tensor, cache: Any) -> dict[str, Any]:
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        return {"attention_mask": mask, "position_ids": positions, "past_key_values": cache, "use_cache": True}
 
     @contextmanager
     def hooked(
