@@ -39,7 +39,7 @@
 26 the query among its shots      test_prompts::test_icl_prompts_never_show_the_query_even_where_training_has_it
 27 heavy pages, bars in logs      test_figure_files::test_pages_share_one_script_of_the_folder_and_load_nothing_else,
                                   test_cli::test_run_prints_its_plan_and_progress_on_stderr_and_json_alone_on_stdout
-28 many lengths in one batch      test_prefixes::test_buckets_hold_every_row_once_waste_little_and_keep_to_the_budget
+28 many lengths in one batch      test_prefixes::test_buckets_hold_every_row_once_and_keep_to_the_budget
 29 prompts beyond the context     test_prefixes::test_a_prompt_longer_than_the_context_is_refused_by_its_length
 30 families that work             test_identities, on every family
 31 HookedTransformer's own cache  it is not used
