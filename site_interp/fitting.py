@@ -5,7 +5,8 @@ Adam is elementwise, so runs that share a batch do not touch each other; one run
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,8 +16,9 @@ from torch import Tensor
 from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.injection import Intervention, injected_logits
+from site_interp.kept import KeptPrefixes, kept_bytes
 from site_interp.model import Model
-from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, check_finite, encode_prompts, join_prefixes, kv_bytes
+from site_interp.prefixes import DEFAULT_MEMORY, check_finite, kv_bytes
 from site_interp.progress import Advance, advancing
 from site_interp.selection import PAPER, FitSettings, FitTrace, HeadSelection
 from site_interp.tasks import Labelled, Task, sub_seed
@@ -95,7 +97,7 @@ def fit_selections(
     """
     plans = [_plan(model, run, settings) for run in runs]
     texts = dict.fromkeys(prompt for plan in plans for prompt, _ in plan.valid)
-    if len(runs) > 1 and _kept_bytes(model, texts) > memory // 4:
+    if len(runs) > 1 and kept_bytes(model, texts) > memory // 4:
         half = len(runs) // 2
         parts = (runs[:half], runs[half:])
         return [
@@ -157,55 +159,6 @@ class _Row:
     answer: int
 
 
-# Kept prompts are padded to share tensors, so that a step gathers its rows from few: at most so much longer than the
-# shortest among them.
-KEPT_RATIO, KEPT_SLACK = 1.25, 8
-
-
-class _Encoded:
-    """Prompts encoded and kept, found by their text."""
-
-    def __init__(self, model: Model, prompts: Sequence[str], memory: int) -> None:
-        self.kept: list[Prefixes] = []
-        buckets = encode_prompts(model, prompts, memory=memory)
-        while buckets:
-            group = [buckets.pop(0)]
-            longest = group[0].ids.shape[1] * KEPT_RATIO + KEPT_SLACK
-            n_rows = len(group[0])
-            while buckets and buckets[0].ids.shape[1] <= longest:
-                n_rows += len(buckets[0])
-                if kv_bytes(model, n_rows * buckets[0].ids.shape[1]) > memory // 2:  # joining copies the group
-                    break
-                group.append(buckets.pop(0))
-            self.kept.append(join_prefixes(group))
-        self.place = {
-            prompts[row]: (group, index)
-            for group, prefixes in enumerate(self.kept)
-            for index, row in enumerate(prefixes.rows.tolist())
-        }
-
-    def batches(self, rows: Sequence[_Row], max_rows: int) -> Iterator[tuple[Prefixes, list[_Row]]]:
-        """The rows gathered, shortest prompts first, at most `max_rows` in each batch."""
-        ordered = sorted(rows, key=lambda row: self.place[row.prompt][0])
-        for start in range(0, len(ordered), max_rows):
-            part = ordered[start : start + max_rows]
-            chosen: dict[int, list[int]] = {}
-            for row in part:
-                group, index = self.place[row.prompt]
-                chosen.setdefault(group, []).append(index)
-            selected = [
-                self.kept[group].select(torch.tensor(indices, device=self.kept[group].ids.device))
-                for group, indices in chosen.items()
-            ]
-            yield join_prefixes(selected), part
-
-
-def _kept_bytes(model: Model, prompts: Iterable[str]) -> int:
-    """At most what the keys and values of prompts take once they are padded and kept."""
-    lengths = [len(model.token_ids(prompt)) for prompt in prompts]
-    return kv_bytes(model, sum(int(n * KEPT_RATIO) + KEPT_SLACK for n in lengths))
-
-
 def _fit(
     model: Model,
     runs: Sequence[FitRun],
@@ -217,24 +170,21 @@ def _fit(
     targets = torch.stack([run.embedding.mean for run in runs]).to(model.device, torch.float32)
     logits = torch.zeros(len(runs), model.n_layers, model.n_heads, device=model.device, requires_grad=True)
     optimizer = torch.optim.Adam([logits], lr=settings.lr)
-    valid_rows = [_Row(run, prompt, answer) for run, plan in enumerate(plans) for prompt, answer in plan.valid]
-    valid = _Encoded(model, list(dict.fromkeys(row.prompt for row in valid_rows)), memory // 4)
+    validating = _Validation(model, plans, memory // 4)
     losses: list[list[float]] = [[] for _ in runs]
     validations: list[list[tuple[int, float, Tensor]]] = [[] for _ in runs]
     for first, last in _windows(model, plans, settings.n_steps, memory // 2):
         prompts = dict.fromkeys(prompt for plan in plans for step in plan.steps[first:last] for prompt, _ in step)
-        train = _Encoded(model, list(prompts), memory // 4)
+        train = KeptPrefixes(model, list(prompts), memory // 4)
         for step in range(first, last):
             rows = [_Row(run, *item) for run, plan in enumerate(plans) for item in plan.steps[step]]
             optimizer.zero_grad()
             per_row = _losses(train, rows, targets, logits, memory // 4, backward=True)
             optimizer.step()
-            for run, loss in enumerate(_means(rows, per_row, len(runs))):
+            for run, loss in enumerate(_means(per_row, len(runs))):
                 losses[run].append(loss)
             if (step + 1) % settings.validate_every == 0 or step + 1 == settings.n_steps:
-                with torch.no_grad():
-                    per_row = _losses(valid, valid_rows, targets, logits, memory // 4, backward=False)
-                for run, loss in enumerate(_means(valid_rows, per_row, len(runs))):
+                for run, loss in enumerate(validating.losses(targets, logits)):
                     validations[run].append((step + 1, loss, logits[run].detach().clone()))
             progress(len(runs))
     return [
@@ -248,20 +198,48 @@ def _windows(model: Model, plans: Sequence[_Plan], n_steps: int, memory: int) ->
     windows, first, seen, held = [], 0, set[str](), 0
     for step in range(n_steps):
         new = {prompt for plan in plans for prompt, _ in plan.steps[step]} - seen
-        size = _kept_bytes(model, new)
+        size = kept_bytes(model, new)
         if held + size > memory and step > first:
             windows.append((first, step))
             first, held = step, 0
             seen.clear()
             new = {prompt for plan in plans for prompt, _ in plan.steps[step]}
-            size = _kept_bytes(model, new)
+            size = kept_bytes(model, new)
         seen |= new
         held += size
     return [*windows, (first, n_steps)]
 
 
+class _Validation:
+    """The validation examples of all runs; their prompts are kept if they fit in the budget, else encoded each time."""
+
+    def __init__(self, model: Model, plans: Sequence[_Plan], memory: int) -> None:
+        self.model, self.memory, self.n_runs = model, memory, len(plans)
+        rows = [_Row(run, prompt, answer) for run, plan in enumerate(plans) for prompt, answer in plan.valid]
+        self.parts = [rows]
+        while any(len(part) > 1 and kept_bytes(model, _texts(part)) > memory for part in self.parts):
+            self.parts = [half for part in self.parts for half in (part[::2], part[1::2]) if half]
+        self.kept = [KeptPrefixes(model, _texts(rows), memory)] if len(self.parts) == 1 else []
+
+    @torch.no_grad()
+    def losses(
+        self, targets: Float[Tensor, "run layer head d_head"], logits: Float[Tensor, "run layer head"]
+    ) -> list[float]:
+        """Mean loss of each run."""
+        found: dict[int, list[float]] = {}
+        for part in self.parts:
+            encoded = self.kept[0] if self.kept else KeptPrefixes(self.model, _texts(part), self.memory)
+            for run, values in _losses(encoded, part, targets, logits, self.memory, backward=False).items():
+                found.setdefault(run, []).extend(values)
+        return _means(found, self.n_runs)
+
+
+def _texts(rows: Sequence[_Row]) -> list[str]:
+    return list(dict.fromkeys(row.prompt for row in rows))
+
+
 def _losses(
-    encoded: _Encoded,
+    kept: KeptPrefixes,
     rows: Sequence[_Row],
     targets: Float[Tensor, "run layer head d_head"],
     logits: Float[Tensor, "run layer head"],
@@ -271,11 +249,10 @@ def _losses(
 ) -> dict[int, list[float]]:
     """First-token cross-entropy of each row, by run; with `backward`, the gradient of the sum of the runs' means."""
     found: dict[int, list[float]] = {}
-    n_rows = [0] * len(targets)
-    for row in rows:
-        n_rows[row.run] += 1
-    max_rows = max(1, memory // _row_bytes(encoded, backward=backward))
-    for prefixes, members in encoded.batches(rows, max_rows):
+    n_rows = Counter(row.run for row in rows)
+    max_rows = max(1, memory // _row_bytes(kept, backward=backward))
+    for prefixes, places in kept.batches([row.prompt for row in rows], max_rows):
+        members = [rows[place] for place in places]
         of_run = torch.tensor([row.run for row in members], device=logits.device)
         answers = torch.tensor([row.answer for row in members], device=logits.device)
         intervention = Intervention(targets[of_run], torch.sigmoid(logits[of_run]))
@@ -289,20 +266,19 @@ def _losses(
     return found
 
 
-def _row_bytes(encoded: _Encoded, *, backward: bool) -> int:
+def _row_bytes(kept: KeptPrefixes, *, backward: bool) -> int:
     """What one row of a step holds at its peak: its keys and values (gathered, extended, spread over query heads for
     the backward pass), the activations of one token and its logits.
     """
-    model = encoded.kept[0].model
-    longest = max(prefixes.ids.shape[1] for prefixes in encoded.kept)
+    model = kept.model
     spread = 2 + model.n_heads // model.n_kv_heads
     activations = 4 * model.n_layers * 40 * model.d_model
     if backward:
-        return spread * kv_bytes(model, longest) + activations + 16 * model.d_vocab
-    return 2 * kv_bytes(model, longest) + activations // model.n_layers + 12 * model.d_vocab
+        return spread * kv_bytes(model, kept.longest) + activations + 16 * model.d_vocab
+    return 2 * kv_bytes(model, kept.longest) + activations // model.n_layers + 12 * model.d_vocab
 
 
-def _means(rows: Sequence[_Row], per_run: dict[int, list[float]], n_runs: int) -> list[float]:
+def _means(per_run: dict[int, list[float]], n_runs: int) -> list[float]:
     return [sum(per_run[run]) / len(per_run[run]) for run in range(n_runs)]
 
 

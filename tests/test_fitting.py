@@ -181,11 +181,11 @@ def test_a_runs_numbers_do_not_depend_on_the_global_random_state(llama: Any, tas
 def test_a_small_budget_cuts_the_work_into_pieces_and_gives_the_same_selections(
     model: Any, task: Any, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from site_interp import fitting
+    from site_interp import fitting, kept
     from site_interp.tasks import Labelled
 
     encoded, batches = [], []
-    encode, run = fitting.encode_prompts, fitting.injected_logits
+    encode, run = kept.encode_prompts, fitting.injected_logits
 
     def noting_prompts(model: Any, prompts: Any, **rest: Any) -> Any:
         encoded.append(len(prompts))
@@ -195,7 +195,7 @@ def test_a_small_budget_cuts_the_work_into_pieces_and_gives_the_same_selections(
         batches.append(len(prefixes))
         return run(prefixes, intervention)
 
-    monkeypatch.setattr(fitting, "encode_prompts", noting_prompts)
+    monkeypatch.setattr(kept, "encode_prompts", noting_prompts)
     monkeypatch.setattr(fitting, "injected_logits", noting_rows)
     found, work = [], []
     for memory in (1 << 30, 40_000):
