@@ -29,7 +29,8 @@ TINY, REAL = 1e-5, 1e-4
 TINY_GRADIENT = 5e-5
 # A backward pass of one or two rows sums over the 49,152 tokens of the vocabulary one after another, which costs one
 # more digit (1.2e-5 in that product alone, 7e-7 with more rows); 3e-4 was the largest deviation after thirty layers.
-REAL_GRADIENT = 1e-3
+# Gemma sums over 262,144, and its lone BOS is the worst row: 1.7e-3, where plain fp32 itself is 3e-4 off float64.
+REAL_GRADIENT = {"smollm2-135m": 1e-3, "gemma-3-270m": 3e-3}
 # The error of central differences is the loss's third derivative times the step squared.
 CENTRAL_STEP, CENTRAL_TOLERANCE = 1e-2, 2e-2
 # Adam divides by the gradient's size, so rounding in a small gradient moves a step of lr visibly.
@@ -131,7 +132,7 @@ def subject(request: pytest.FixtureRequest, tiny_folders: dict[str, Path], devic
     target = z.roll(1, 0) + 0.1 * z.std() * noise
     alpha = torch.rand(z.shape[:3], generator=draw, device="cpu").to(z.device)
     answers = torch.randint(4, 50, (len(prompts),), generator=draw, device="cpu").to(z.device)
-    tolerances = (TINY, TINY_GRADIENT) if tiny else (REAL, REAL_GRADIENT)
+    tolerances = (TINY, TINY_GRADIENT) if tiny else (REAL, REAL_GRADIENT[request.param])
     return Subject(model, oracle, prompts, target, alpha, answers, *tolerances)
 
 
