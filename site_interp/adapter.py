@@ -196,6 +196,13 @@ def _metrics(trace: FitTrace | None) -> dict[str, float]:
     return {} if trace is None else {"valid_loss": trace.valid_loss[trace.valid_steps.index(trace.chosen_step)]}
 
 
+def _template(values: Any) -> Template:
+    """A template with every field: what is missing was written, and would be another one by default."""
+    if isinstance(values, dict) and (missing := set(Template().to_dict()) - set(values)):
+        raise UserError(f"its template has no {sorted(missing)[0]!r}. Save it again.")
+    return Template.from_dict(values)
+
+
 def _assemble(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Adapter:
     for kind, names in ((str, TEXTS), (int, COUNTS)):
         if wrong := [name for name in names if not isinstance(config[name], kind)]:
@@ -208,7 +215,7 @@ def _assemble(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) ->
         task=config["task"],
         split_hash=config["split_hash"],
         split_seed=config["split_seed"],
-        template=Template.from_dict(config["template"]),
+        template=_template(config["template"]),
         n_prompts=config["n_prompts"],
         n_shots=config["n_shots"],
         seed=config["embedding_seed"],

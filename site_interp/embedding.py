@@ -53,6 +53,13 @@ class TaskEmbedding:
     dtype: str
     fingerprint: Fingerprint
 
+    def __repr__(self) -> str:
+        shape = "[{} layer, {} head, {} d_head]".format(*self.mean.shape)
+        return (
+            f"TaskEmbedding({self.task} on {self.model}: {shape}, {self.n_prompts} prompts of {self.n_shots} shots, "
+            f"seed {self.seed}, {self.n_labels} labelled examples)"
+        )
+
     def __post_init__(self) -> None:
         doing = f"Cannot make the embedding of task '{self.task}'"
         if self.mean.shape != self.std.shape:

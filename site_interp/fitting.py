@@ -73,6 +73,7 @@ def fit_selection(
 
     Example:
         selection = fit_selection(model, task, embed_task(model, task))
+        quick = fit_selection(model, task, embedding, settings=FitSettings(n_steps=40, n_valid=20))
     """
     run = FitRun(embedding, task if isinstance(task, Labelled) else Labelled(task), seed)
     with advancing(settings.n_steps, "fitting", progress) as advance:

@@ -47,6 +47,8 @@ def inject(
         with inject(model, {"antonym": one, "french": two}, adapter_names=["french", "antonym"]):
             model.bridge(ids, attention_mask=mask, position_ids=positions)
     """
+    if adapter is None:
+        raise UserError("Cannot inject nothing: give an Adapter, or a mapping of names to adapters.")
     chosen = _chosen(model, adapter, adapter_names)
     stacked, places = _stacked(model, chosen)
     if adapter_names is not None:
@@ -69,7 +71,7 @@ def generate(
 
     Args:
         model: Left as it is.
-        inputs: Task inputs; the template makes the prompts.
+        inputs: Task inputs; the template makes the prompts (`adapter.template.zero_shot(input)` shows one).
         adapter: What to inject; several by name, where inputs have different tasks; None asks the model as it is.
         adapter_names: With several adapters, the one of each input, in any order; `"__base__"` for none.
         template: How inputs become prompts where there is no adapter, by default `QA`; an adapter brings its own.
@@ -87,6 +89,8 @@ def generate(
     Example:
         generate(model, ["hot", "house"], {"antonym": one, "french": two}, adapter_names=["antonym", "french"])
     """
+    if isinstance(inputs, str) or not all(isinstance(text, str) for text in inputs):
+        raise UserError(f"Cannot generate for {str(inputs)[:60]!r}: give a list of texts, such as ['hot', 'early'].")
     chosen = _chosen(model, adapter, adapter_names)
     if adapter_names is None:
         chosen = chosen * len(inputs)
@@ -97,8 +101,8 @@ def generate(
     for one in {id(one): one for one in chosen if one is not None}.values():
         if template is not None and not raw:
             one.check_template(template)
-    if max_new_tokens < 1:
-        raise UserError(f"Cannot generate {max_new_tokens} tokens. Give max_new_tokens of 1 or more.")
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise UserError(f"Cannot generate {max_new_tokens!r} tokens. Give max_new_tokens of 1 or more.")
     templates = [template or (QA if one is None else one.template) for one in chosen]
     prompts = list(inputs) if raw else [how.zero_shot(text) for how, text in zip(templates, inputs, strict=True)]
     stacked, places = _stacked(model, chosen)
@@ -135,6 +139,14 @@ def _chosen(
     model: Model, adapter: Adapter | Mapping[str, Adapter] | None, names: Sequence[str] | None
 ) -> list[Adapter | None]:
     """The adapter of each name; without names the one for every row."""
+    several = list(adapter.values()) if isinstance(adapter, Mapping) else [adapter]
+    if wrong := [one for one in several if not isinstance(one, Adapter | None)]:
+        raise UserError(
+            f"Cannot use {str(wrong[0])[:60]!r} as an adapter: give an Adapter (Adapter.from_pretrained(FOLDER)), or "
+            "several by name."
+        )
+    if isinstance(names, str):
+        raise UserError(f"Cannot read the adapter names {names!r}: give a list of names, one for each row.")
     if isinstance(adapter, Mapping) != (names is not None):
         raise UserError(
             "Cannot tell which adapter each row has: adapter_names go with a mapping of names to adapters, and a "

@@ -68,6 +68,10 @@ def injecting(
         UserError: Shapes that do not fit the model or the batch, or padding without an attention mask.
         RuntimeError: A layer was injected twice or not at all, a row was never reached, or no forward ran.
     """
+    if model.is_watched:
+        raise UserError(
+            "Cannot inject inside another injection: positions would be written twice. Leave that block first."
+        )
     _check_shapes(model, intervention)
     injector = _Injector(model, intervention, columns)
     hooks = [(model.hook_z(layer), injector.hook(layer)) for layer in range(model.n_layers)]

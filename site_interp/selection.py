@@ -32,14 +32,14 @@ class FitSettings:
     checkpoint: Literal["best", "last"] = "best"
 
     def __post_init__(self) -> None:
-        counts = (self.n_steps, self.batch_size, self.validate_every, self.n_valid)
-        whole = all(isinstance(count, int) and count >= 1 for count in counts)
-        rate = isinstance(self.lr, int | float) and 0 < self.lr < float("inf")
-        if not whole or not rate or self.checkpoint not in ("best", "last"):
-            raise UserError(
-                f"Cannot fit with {self}: steps, batch size, validation interval and examples must be whole numbers "
-                "of at least 1, lr above 0 and the checkpoint 'best' or 'last'. Correct the setting."
-            )
+        for name in ("n_steps", "batch_size", "validate_every", "n_valid"):
+            count = getattr(self, name)
+            if not isinstance(count, int) or count < 1:
+                raise UserError(f"Cannot fit with {name} {count!r}. Give a whole number of 1 or more.")
+        if not isinstance(self.lr, int | float) or not 0 < self.lr < float("inf"):
+            raise UserError(f"Cannot fit with lr {self.lr!r}. Give a finite number above 0.")
+        if self.checkpoint not in ("best", "last"):
+            raise UserError(f"Cannot keep the checkpoint {self.checkpoint!r}. Give 'best' or 'last'.")
 
 
 PAPER = FitSettings()
@@ -82,6 +82,11 @@ class HeadSelection:
     settings: FitSettings | None = None
     seed: int = 0
     n_labels: int = 0
+
+    def __repr__(self) -> str:
+        shape = "[{} layer, {} head]".format(*self.logits.shape)
+        fitted = "" if self.trace is None else f", step {self.trace.chosen_step} kept, seed {self.seed}"
+        return f"HeadSelection({shape}, {self.n_open} of {self.logits.numel()} heads with alpha above 0.9{fitted})"
 
     def __post_init__(self) -> None:
         if head := first_not_finite(self.logits):

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from pathlib import Path
 
-from site_interp.metrics import prefix_match, processed
+from site_interp.metrics import prefix_match, processed, strict_match
 from site_interp.prompts import Template
 from site_interp.tasks import Task, load_task
 from site_interp.tasks.check import Finding, Level, all_examples, are_labels, check_source, check_task, finding
@@ -21,6 +21,7 @@ def check_named(
     data_dir: Path | None = None,
     input_column: str | None = None,
     output_column: str | None = None,
+    case_sensitive: bool | None = None,
 ) -> tuple[list[Finding], Task | None]:
     """Check a task by name or path, without a model: its rows, splits, answers and floors.
 
@@ -28,7 +29,7 @@ def check_named(
         name: As `load_task` takes it.
         template: How examples become text.
         n_shots: Demonstrations in a prompt.
-        split_seed, data_dir, input_column, output_column: As for `load_task`.
+        split_seed, data_dir, input_column, output_column, case_sensitive: As for `load_task`.
 
     Returns:
         One finding per check, and the task made of the usable rows, or None if they make none.
@@ -37,10 +38,10 @@ def check_named(
         UserError: No such task, or a file that cannot be read at all.
     """
     if bundled_name(name) is not None:
-        bundled = load_task(name, split_seed=split_seed)
+        bundled = load_task(name, split_seed=split_seed, case_sensitive=case_sensitive)
         return [*check_task(bundled, n_shots=n_shots), *check_answers(bundled, template)], bundled
     source = read_source(name, data_dir=data_dir, input_column=input_column, output_column=output_column)
-    findings, task = check_source(source, n_shots=n_shots, split_seed=split_seed)
+    findings, task = check_source(source, n_shots=n_shots, split_seed=split_seed, case_sensitive=case_sensitive)
     return [*findings, *(check_answers(task, template) if task is not None else [])], task
 
 
@@ -75,9 +76,13 @@ def _stopped(task: Task, template: Template) -> Finding:
 
 def _echo(task: Task) -> Finding:
     right = [e for e in task.test if prefix_match(e.input, e.answers, task.case_sensitive)]
-    share = len(right) / len(task.test)
+    strict = [e for e in task.test if strict_match(e.input, e.answers, task.case_sensitive)]
+    share, strict_share = len(right) / len(task.test), len(strict) / len(task.test)
     examples = tuple(f"{e.input[:20]!r} -> {e.answer[:20]!r}" for e in right[:3])
-    shown = f"Giving the input back is right for {share:.0%} of the test examples under prefix match"
+    shown = f"Giving the input back is right for {share:.0%} of the test examples by prefix match"
+    shown = f"{shown}, {strict_share:.0%} by strict match"
+    if strict_share > ECHO and not task.case_sensitive:
+        return Finding("echo floor", "warning", f"{shown}; if letter case is the task, say so.", len(right), examples)
     if share > ECHO:
         return Finding("echo floor", "warning", f"{shown}; read strict match.", len(right), examples)
     return Finding("echo floor", "note" if right else "ok", f"{shown}.", len(right), examples)

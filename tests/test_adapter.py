@@ -198,7 +198,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: rewrite_config(f, lambda c: c["trace"].update(chosen_step=99)),
         "chosen_step is 99",
     ),
-    "settings out of range": (lambda f: rewrite_config(f, lambda c: c["settings"].update(lr=-1.0)), "lr above 0"),
+    "settings out of range": (
+        lambda f: rewrite_config(f, lambda c: c["settings"].update(lr=-1.0)),
+        "Give a finite number above 0",
+    ),
     "a learning rate that is no number": (
         lambda f: rewrite_config(f, lambda c: c["settings"].update(lr=float("nan"))),
         "adapter_config.json cannot be read .NaN is no number",

@@ -19,14 +19,14 @@ from upper_fixtures import PATIENCE, fitted_adapter, no_pictures, quick_site, wo
 import site_interp.model
 from site_interp import embedding, files
 from site_interp.adapter import CONFIG_NAME, WEIGHTS_NAME, Adapter
-from site_interp.baselines import Echo, ZeroShot
+from site_interp.baselines import ICL, Echo, ZeroShot
 from site_interp.cli import main
 from site_interp.embedding import embed_prompts, embed_task
 from site_interp.errors import NotFiniteError, UserError
 from site_interp.evaluation import evaluate
 from site_interp.experiments.plan import plan_units
 from site_interp.experiments.run import run_units
-from site_interp.generation import generate
+from site_interp.generation import generate, inject
 from site_interp.injection import Intervention, injected_text
 from site_interp.model import Model
 from site_interp.prefixes import encode_prompts
@@ -70,6 +70,7 @@ FILES: dict[str, bytes] = {
     "LATIN": b"a\xe9\n",
     "NUMBER": b"{}\n",
     "HALF": b'"\\ud800"\n',
+    "DIGITS": b"9" * 5000 + b"\n",
     "LONG": b"aa " * (N_CTX + 1),
     "words.jsonl": rows(*PAIRS),
     "long.jsonl": rows(*((f"{text} " * 100, answer) for text, answer in PAIRS)),
@@ -95,6 +96,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "unknown task": ("run --task antonim --model TINY", "Did you mean bundled/antonym"),
     "unknown task to show": ("tasks show antonim", "Did you mean bundled/antonym"),
     "a name longer than a file's": (f"run --task {'a' * 300} --model TINY", "File name too long"),
+    "no suite": ("run --suite= --model TINY", "Cannot load suite ''"),
+    "no model": ("run --task antonym --model=", "Give a bundled name, a folder or a Hugging Face id"),
+    "no data set": ("tasks check hub/../..", "that is no data set's id"),
     "unknown suite": ("run --suite demos --model TINY", "Did you mean demo"),
     "no task": ("fit --out x --model TINY", "Give --task NAME or --suite NAME"),
     "unknown method": ("run --task antonym --method sit --model TINY", "Did you mean site"),
@@ -138,10 +142,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "no prompts": ("fit --task antonym --out new --n-prompts 0 --model TINY", "--n-prompts"),
     "negative shots": ("run --task antonym --n-shots -1 --model TINY", "--n-shots"),
     "no new tokens": ("generate words.jsonl --max-new-tokens 0 --model TINY", "--max-new-tokens"),
-    "learning rate of 0": ("run --task antonym --lr 0 --model TINY", "lr above 0"),
-    "negative learning rate": ("run --task antonym --lr=-0.1 --model TINY", "lr above 0"),
-    "learning rate that is no number": ("run --task antonym --lr nan --model TINY", "lr above 0"),
-    "endless learning rate": ("fit --task antonym --out new --lr inf --model TINY", "lr above 0"),
+    "learning rate of 0": ("run --task antonym --lr 0 --model TINY", "Give a finite number above 0"),
+    "negative learning rate": ("run --task antonym --lr=-0.1 --model TINY", "Give a finite number above 0"),
+    "learning rate that is no number": ("run --task antonym --lr nan --model TINY", "Give a finite number above 0"),
+    "endless learning rate": ("fit --task antonym --out new --lr inf --model TINY", "Give a finite number above 0"),
     "seeds in disorder": ("run --task antonym --seeds 3-1 --model TINY", "write them as 0, 0,1,2 or 0-2"),
     "negative seeds": ("run --task antonym --seeds=-1 --model TINY", "write them as 0, 0,1,2 or 0-2"),
     "half a seed": ("run --task antonym --seeds 1.5 --model TINY", "write them as 0, 0,1,2 or 0-2"),
@@ -155,6 +159,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "endless memory": ("eval adapter --memory inf", "write it as 4G or 800M"),
     "unknown device": ("run --task antonym --device gpu --model TINY", "Use 'auto', 'cpu' or 'cuda'"),
     "a device without data": ("run --task antonym --device meta --model TINY", "Use 'auto', 'cpu' or 'cuda'"),
+    "a device that torch was built without": ("run --task antonym --device mps --model TINY", "Use 'cpu'"),
     "unknown precision": ("run --task antonym --dtype int8 --model TINY", "use one of float32"),
     # adapters
     "no adapter": ("eval nowhere", "there is no adapter_config.json"),
@@ -173,6 +178,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     # output
     "output below a file": ("run --task antonym --method echo --model TINY --out FILE/out", "Cannot write to FILE/out"),
     "a file for the output": ("run --task antonym --method echo --model TINY --out FILE", "Cannot write to FILE"),
+    "an output name longer than a file's": (
+        f"run --task words.jsonl --method echo --model TINY --out {'a' * 300}",
+        "File name too long",
+    ),
     "adapter below a file": ("fit --task antonym --model TINY --out FILE/out", "Cannot write to FILE/out"),
     "a file for the adapter": ("fit --task antonym --model TINY --out FILE", "Cannot write to FILE"),
     "records below a file": ("eval adapter --n-test 1 --out FILE/out", "Cannot write to FILE/out"),
@@ -186,6 +195,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inputs in another encoding": ("generate LATIN --model TINY", "byte 1 is not UTF-8"),
     "lines that are no JSON": ("generate FILE --jsonl --model TINY", "line 1 of"),
     "JSON without an input": ("generate NUMBER --jsonl --model TINY", 'neither a text nor {"input": text}'),
+    "a number of thousands of digits": ("generate DIGITS --jsonl --model TINY", "Correct the line"),
     "half a character": ("generate HALF --jsonl --model TINY", "half a character"),
     "an input longer than the context": ("generate LONG --model TINY", "longer than the context of"),
 }
@@ -222,6 +232,7 @@ ADAPTERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "another format": (config(format_version=7), "format version 7 is not 1"),
     "a text for a number": (config(n_prompts="3"), "n_prompts is '3'"),
     "nothing for the template": (config(template=None), "Cannot read a prompt template"),
+    "a template without its fields": (config(template={}), "its template has no 'answer_cue'"),
     "not a number in the weights": (tensors(lambda t: t["embedding"].fill_(float("nan"))), "is not the one"),
 }
 
@@ -542,6 +553,12 @@ def test_a_run_does_not_replace_adapters_of_another_model(
     assert contents(tmp_path) == before
 
 
+def inject_twice(llama: Model) -> None:
+    adapter = fitted_adapter(llama, word_task())
+    with inject(llama, adapter), inject(llama, adapter):
+        pass
+
+
 def an_embedding(llama: Model) -> Any:
     return embed_task(llama, word_task(), n_prompts=2, n_shots=2)
 
@@ -582,6 +599,16 @@ CALLS: dict[str, tuple[Callable[[Model], object], str]] = {
         lambda m: evaluate(m, word_task(), [Echo()], n_test=1).rows[0].interval("answer_log_prob"),
         "Cannot give the 'answer_log_prob' of echo: it has prefix_match, strict_match, first_token.",
     ),
+    "a text for the inputs": (lambda m: generate(m, "aa bb"), "give a list of texts"),
+    "a text for the names": (
+        lambda m: generate(m, ["aa"], {"x": fitted_adapter(m, word_task())}, adapter_names="x"),
+        "give a list of names",
+    ),
+    "negative demonstrations": (lambda m: ICL(-1), "Cannot ask with -1 demonstrations"),
+    "a negative seed of an embedding": (lambda m: embed_task(m, word_task(), seed=-1), "with the seed -1"),
+    "no methods": (lambda m: evaluate(m, word_task(), []), "give a list of methods"),
+    "no name of a task": (lambda m: load_task(""), "Cannot load a task without a name"),
+    "an injection inside another": (lambda m: inject_twice(m), "Leave that block first"),
     "an unknown template": (lambda m: load_template("chatt"), "Did you mean chat"),
     "a template that ends nowhere": (lambda m: Template(stop=""), "stop text is empty"),
     "no answer cue": (lambda m: Template(answer_cue=""), "answer cue is ''"),

@@ -154,7 +154,7 @@ def test_run_prints_its_plan_and_progress_on_stderr_and_json_alone_on_stdout(
     cell = cells["icl(n_shots=2)", "answer_log_prob"]
     assert cell["value"] == pytest.approx(sum(r.value or 0 for r in records) / 2)
     assert (cell["n_seeds"], cell["n"], cell["task"]) == (2, 5, "file/words")
-    assert done.err.startswith("Plan: 7 units (1 tasks, 5 methods with floors)")
+    assert done.err.startswith("Plan: 7 results (tasks 1, methods 5, echo and majority among them)")
     assert "file/words icl(n_shots=2) seed 1" in done.err
 
 
@@ -179,7 +179,7 @@ def test_plan_stops_before_any_work(
     files = sorted(tmp_path.iterdir())
     done = run(f"run --task words.jsonl --plan {QUICK}", "--model", tiny)
     assert (done.code, done.out) == (0, "")
-    assert re.match(r"Plan: 5 units .* under a minute to go\. Output: runs/[0-9a-f]{16}\n$", done.err)
+    assert re.match(r"Plan: 5 results .* under a minute to go\. Output: runs/[0-9a-f]{16}\n$", done.err)
     shown = json.loads(run(f"run --task words.jsonl --plan --json {QUICK}", "--model", tiny).out)
     assert [label.split()[1].split("(")[0] for label in shown["units"]] == [
         "echo", "majority", "zero_shot", "icl", "site"
@@ -406,7 +406,7 @@ def test_tasks_show_gives_sizes_settings_and_first_examples(run: Run, words: Pat
     shown = json.loads(run("tasks show words.jsonl -n 2 --json").out)
     assert (shown["name"], shown["split_hash"]) == ("file/words", task.split_hash)
     assert shown["sizes"] == {"train": 24, "valid": 4, "test": 12}
-    assert shown["examples"]["test"] == [{"input": e.input, "answers": list(e.answers)} for e in task.test[:2]]
+    assert shown["examples"]["test"] == [{"input": e.input, "answers": list(e.answers)} for e in task.test_examples(2)]
     table = run("tasks show words.jsonl -n 2").out
     assert f"split hash {task.split_hash}" in table
     assert repr(task.train[1].input) in table

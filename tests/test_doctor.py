@@ -149,14 +149,14 @@ def without_layer_one(hook: Any, self: _Injector, layer: int) -> Any:
 
 def joined_at_the_wrong_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter prefixes are padded after their keys and values instead of before."""
-    from site_interp.model import model
+    from site_interp.model import caches
 
     def padded(values: Any, n_rows: int, like: Tensor) -> Tensor:
         if values is None:
             return like.new_zeros(n_rows, *like.shape[1:])
         return torch.nn.functional.pad(values, (0, 0, 0, like.shape[-2] - values.shape[-2]))
 
-    monkeypatch.setattr(model, "_padded", padded)
+    monkeypatch.setattr(caches, "_padded", padded)
 
 
 LEFT, RIGHT, BATCH = "left-padded = unpadded", "right-padded = unpadded", "batch = single"

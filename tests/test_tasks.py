@@ -78,7 +78,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_names(tmp_path: Path) -> No
         load_task("antonim")
     with pytest.raises(UserError, match="fv/antonyms_rare"):
         load_task("fv/antonym_rare", data_dir=tmp_path)
-    with pytest.raises(UserError, match="Bundled tasks are antonym, "):
+    with pytest.raises(UserError, match="`site-interp tasks list` shows the tasks"):
         load_task("qqqq")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from site_interp.baselines.method import variant_of
+from site_interp.errors import UserError
 from site_interp.model import Model
 from site_interp.prompts import QA, Template, draw_icl_prompts
 from site_interp.tasks import Labelled
@@ -25,6 +26,10 @@ class ICL:
     seeded: ClassVar[bool] = True
     n_shots: int = 10
     template: Template = QA
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_shots, int) or self.n_shots < 0:
+            raise UserError(f"Cannot ask with {self.n_shots!r} demonstrations. Give a whole number of 0 or more.")
 
     def settings(self) -> Mapping[str, Any]:
         """Shots and template."""

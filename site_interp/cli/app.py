@@ -73,6 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except typer.Exit as leaving:
         raise SystemExit(leaving.exit_code) from None
     except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR) and error.filename:
+            name = str(error.filename)[:80]
+            print(f"site-interp: Cannot use {name!r}: {error.strerror}. Give another path.", file=sys.stderr)
+            raise SystemExit(2) from None
         if error.errno not in (errno.ENOSPC, errno.EPIPE):
             raise
         print(f"site-interp: Cannot write the output: {error.strerror}. Free the place.", file=sys.stderr)

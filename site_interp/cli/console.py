@@ -51,15 +51,17 @@ def progress_bar(total: float) -> "Iterator[Progress]":
         yield Reporter(lambda work: bar.advance(task, work), lambda line: bar.update(task, description=line[:60]))
 
 
-def table(heading: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> "Table":
-    """A table of plain text; cells are never read as markup."""
+def table(
+    heading: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None, *, left: Sequence[int] = (0,)
+) -> "Table":
+    """A table of plain text, columns `left` aligned on the left; cells are never read as markup."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=None if title is None else Text(title), box=box.SIMPLE_HEAD, title_justify="left")
     for place, word in enumerate(heading):
-        made.add_column(Text(word), justify="left" if place == 0 else "right", no_wrap=place > 0)
+        made.add_column(Text(word), justify="left" if place in left else "right", no_wrap=place > 0)
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     return made

@@ -30,6 +30,7 @@ def eval_verb(
     keep_leaks: options.KeepLeaks = False,
     input_column: options.InputColumn = None,
     output_column: options.OutputColumn = None,
+    case_sensitive: options.CaseSensitive = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate adapters on their own task (or those given), next to zero-shot on the same examples.
@@ -53,9 +54,10 @@ def eval_verb(
             keep_leaks=keep_leaks,
             input_column=input_column,
             output_column=output_column,
+            case_sensitive=case_sensitive,
         )
     ]
-    loaded = options.read_model(model or adapters[0].embedding.model, device, dtype)
+    loaded = options.read_model(adapters[0].embedding.model if model is None else model, device, dtype)
     for made in adapters:
         made.check_model(loaded)
     rows = _evaluate(loaded, pairs, n_test, budget, out)

@@ -38,6 +38,7 @@ def fit_verb(
     keep_leaks: options.KeepLeaks = False,
     input_column: options.InputColumn = None,
     output_column: options.OutputColumn = None,
+    case_sensitive: options.CaseSensitive = None,
     plan: options.Plan = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -53,6 +54,7 @@ def fit_verb(
         keep_leaks=keep_leaks,
         input_column=input_column,
         output_column=output_column,
+        case_sensitive=case_sensitive,
     )
     numbers = options.read_seeds(seeds)
     fitting = options.read_fitting(preset, steps, batch_size, lr, checkpoint)
@@ -70,9 +72,8 @@ def fit_verb(
     units = plan_units(loaded, tasks, [method], numbers, 0)
     total = sum(token_cost(loaded, unit) for unit in units)
     seconds = total * seconds_per_token(loaded)
-    print(
-        f"Plan: {len(units)} adapter(s) on {loaded.name}, {describe_minutes(seconds)}. Output: {out}", file=sys.stderr
-    )
+    made = "1 adapter" if len(units) == 1 else f"{len(units)} adapters"
+    print(f"Plan: {made} on {loaded.name}, {describe_minutes(seconds)}. Output: {out}", file=sys.stderr)
     if plan:
         if as_json:
             fits = [{"task": unit.task.name, "seed": unit.seed} for unit in units]
@@ -82,13 +83,20 @@ def fit_verb(
         check_place(unit, _folder(out, unit, len(units)))
     used = preset if fitting == PRESETS[preset] else None
     with progress_bar(total) as progress:
-        made, reasons = _fit(loaded, units, out, progress, preset=used)
+        adapters, reasons = _fit(loaded, units, out, progress, preset=used)
     if as_json:
-        print(json_line([_values(*pair) for pair in made]))
+        print(json_line([_values(*pair) for pair in adapters]))
     else:
-        heading = ["task", "seed", "kept step", "validation loss, nats", "alpha > 0.9", "labels"]
-        show(table(heading, [_row(adapter) for adapter, _ in made]))
-        show(f"Saved to {out}" if made else "No adapter was saved.")
+        heading = [
+            "task",
+            "seed",
+            "kept step",
+            "validation loss, nats",
+            "heads with alpha > 0.9",
+            "labelled examples used",
+        ]
+        show(table(heading, [_row(adapter) for adapter, _ in adapters]))
+        show(f"Saved to {out}" if adapters else "No adapter was saved.")
     for reason in reasons:
         print(reason, file=sys.stderr)
     raise typer.Exit(1 if reasons else 0)
@@ -146,4 +154,4 @@ def _values(adapter: "Adapter", folder: Path) -> dict[str, Any]:
 
 def _row(adapter: "Adapter") -> list[str]:
     task, seed, step, loss, n_open, labels, _ = _values(adapter, Path()).values()
-    return [task, str(seed), str(step), f"{loss:.3f}", f"{n_open} heads", str(labels)]
+    return [task, str(seed), str(step), f"{loss:.3f}", f"{n_open} of {adapter.selection.logits.numel()}", str(labels)]

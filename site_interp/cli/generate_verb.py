@@ -64,7 +64,8 @@ def generate_verb(
     names = _names(rows, adapters)
     chosen = None if template is None else load_template(template)
     first = next(iter(adapters.values()), None)
-    loaded = options.read_model(model or ("smollm2-135m" if first is None else first.embedding.model), device, dtype)
+    own = "smollm2-135m" if first is None else first.embedding.model
+    loaded = options.read_model(own if model is None else model, device, dtype)
     answers = generate(
         loaded,
         [row.text for row in rows],
@@ -89,7 +90,7 @@ def _adapters(given: Sequence[str]) -> dict[str, "Adapter"]:
     adapters: dict[str, Adapter] = {}
     for text in given:
         before, separator, after = text.partition("=")
-        named = bool(separator) and not Path(text).exists()  # a folder's own name may hold the sign
+        named = bool(separator) and not _exists(text)  # a folder's own name may hold the sign
         one = Adapter.from_pretrained(after if named else text)
         name = before if named else one.embedding.task.rpartition("/")[2]
         if not name or name == NO_ADAPTER or name in adapters:
@@ -97,6 +98,13 @@ def _adapters(given: Sequence[str]) -> dict[str, "Adapter"]:
             raise UserError(f"Cannot use the adapter {text}: {wrong}. Name it with --adapter NAME=FOLDER.")
         adapters[name] = one
     return adapters
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # too long for a path, or a NUL in it
+        return False
 
 
 def _names(rows: Sequence[_Row], adapters: Mapping[str, "Adapter"]) -> list[str] | None:
@@ -138,13 +146,13 @@ def _read(path: Path | None, *, jsonl: bool) -> list[_Row]:
 def _from_json(line: str, where: str) -> _Row:
     try:
         value = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        raise UserError(f"Cannot read {where} as JSON ({reason}). Mend it.") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError too
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "nested too deeply"
+        raise UserError(f"Cannot read {where} as JSON ({reason}): {line[:60]!r}. Correct the line.") from None
     fields = value if isinstance(value, dict) else {"input": value}
     text, adapter = fields.get("input"), fields.get("adapter")
     if not isinstance(text, str):
-        raise UserError(f'Cannot use {where}: it is neither a text nor {{"input": text}}. Mend it.')
+        raise UserError(f'Cannot use {where}: {line[:60]!r} is neither a text nor {{"input": text}}. Correct it.')
     if not isinstance(adapter, str | None):
-        raise UserError(f'Cannot use {where}: its "adapter" is {json.dumps(adapter)}, not a name. Mend it.')
+        raise UserError(f'Cannot use {where}: its "adapter" is {json.dumps(adapter)}, not a name. Correct it.')
     return _Row(text, adapter, where)

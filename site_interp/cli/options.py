@@ -41,8 +41,16 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16 or float16; by default by device.")]
 SplitSeed = Annotated[int, typer.Option("--split-seed", help="Seed of splits, where the source has none.")]
 KeepLeaks = Annotated[bool, typer.Option("--keep-leaks", help="Keep test pairs that stand in train or valid.")]
-InputColumn = Annotated[str | None, typer.Option("--input-column", help="Column of the inputs in a task file.")]
-OutputColumn = Annotated[str | None, typer.Option("--output-column", help="Column of the answers in a task file.")]
+InputColumn = Annotated[str | None, typer.Option("--input-column", help="Column of the inputs in a file or data set.")]
+OutputColumn = Annotated[
+    str | None, typer.Option("--output-column", help="Column of the answers in a file or data set.")
+]
+CaseSensitive = Annotated[
+    bool | None,
+    typer.Option(
+        "--case-sensitive/--ignore-case", help="Whether letter case counts; by default the task's (files: no)."
+    ),
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Print what would be done and how long it takes, then stop.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -97,8 +105,8 @@ def read_tasks(
     from site_interp.tasks import load_task, suite_task_names
 
     wanted = list(names or [])
-    if suite or (not wanted and default_suite):
-        wanted += suite_task_names(suite or default_suite or "", data_dir)
+    if suite is not None or (not wanted and default_suite):
+        wanted += suite_task_names(default_suite or "" if suite is None else suite, data_dir)
     if not wanted:
         raise UserError("No task was asked for. Give --task NAME or --suite NAME; `site-interp tasks list` shows them.")
     tasks = [load_task(name, data_dir=data_dir, split_seed=split_seed, **loading) for name in dict.fromkeys(wanted)]

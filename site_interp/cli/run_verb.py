@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from site_interp.model import Model
 
 
+METHOD_HELP = "zero_shot, icl, site, echo or majority; may be repeated. Echo and majority are always added."
+
+
 def run_verb(
     task: options.Tasks = None,
     suite: options.Suite = None,
     data_dir: options.DataDir = None,
-    method: Annotated[list[str] | None, typer.Option("--method", help="Method; may be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help=METHOD_HELP)] = None,
     model: options.ModelName = "smollm2-135m",
     seeds: options.Seeds = "0",
     n_test: options.NTest = 100,
@@ -41,6 +44,7 @@ def run_verb(
     keep_leaks: options.KeepLeaks = False,
     input_column: options.InputColumn = None,
     output_column: options.OutputColumn = None,
+    case_sensitive: options.CaseSensitive = None,
     plan: options.Plan = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -59,6 +63,7 @@ def run_verb(
         keep_leaks=keep_leaks,
         input_column=input_column,
         output_column=output_column,
+        case_sensitive=case_sensitive,
     )
     budget = options.read_memory(memory)
     methods = options.read_methods(
@@ -125,8 +130,8 @@ def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[A
     n_tasks = len({unit.task.name for unit in units})
     done = len(units) - len(open_units)
     print(
-        f"Plan: {len(units)} units ({n_tasks} tasks, {n_methods} methods with floors) on {model.name}, "
-        f"{model.dtype_name}, {model.device}; {done} finished before; {describe_minutes(seconds)} to go. "
+        f"Plan: {len(units)} results (tasks {n_tasks}, methods {n_methods}, echo and majority among them) on "
+        f"{model.name}, {model.dtype_name}, {model.device}; {done} finished before; {describe_minutes(seconds)} to go. "
         f"Output: {folder}",
         file=sys.stderr,
     )

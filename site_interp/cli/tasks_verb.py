@@ -30,7 +30,7 @@ def list_verb(data_dir: options.DataDir = None, as_json: options.AsJson = False)
         print(json_line([{"name": i.name, "description": i.description, "sizes": i.sizes} for i in infos]))
         return
     rows = [[info.name, *(map(str, info.sizes) if info.sizes else ("", "", "")), info.description] for info in infos]
-    show(table(["task", "train", "valid", "test", "what it is"], rows))
+    show(table(["task", "train", "valid", "test", "what it is"], rows, left=(0, 4)))
 
 
 @tasks_app.command("show")
@@ -41,15 +41,22 @@ def show_verb(
     split_seed: options.SplitSeed = 0,
     input_column: options.InputColumn = None,
     output_column: options.OutputColumn = None,
+    case_sensitive: options.CaseSensitive = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show a task: sizes, settings and the first examples of each split."""
     from site_interp.files import json_line
 
     (task,) = options.read_tasks(
-        [name], None, data_dir, split_seed=split_seed, input_column=input_column, output_column=output_column
+        [name],
+        None,
+        data_dir,
+        split_seed=split_seed,
+        input_column=input_column,
+        output_column=output_column,
+        case_sensitive=case_sensitive,
     )
-    splits = {"train": task.train, "valid": task.valid, "test": task.test}
+    splits = {"train": task.train, "valid": task.valid, "test": task.test_examples()}  # test in the order it is used
     if as_json:
         shown = {split: [{"input": e.input, "answers": e.answers} for e in rows[:n]] for split, rows in splits.items()}
         sizes = {split: len(rows) for split, rows in splits.items()}
@@ -75,13 +82,20 @@ def show_prompt_verb(
     split_seed: options.SplitSeed = 0,
     input_column: options.InputColumn = None,
     output_column: options.OutputColumn = None,
+    case_sensitive: options.CaseSensitive = None,
 ) -> None:
     """Print the zero-shot and few-shot prompt of the first test example, exactly as the model gets them."""
     from site_interp.prompts import draw_icl_prompts, load_template
     from site_interp.tasks import Labelled
 
     (task,) = options.read_tasks(
-        [name], None, data_dir, split_seed=split_seed, input_column=input_column, output_column=output_column
+        [name],
+        None,
+        data_dir,
+        split_seed=split_seed,
+        input_column=input_column,
+        output_column=output_column,
+        case_sensitive=case_sensitive,
     )
     text = load_template(template)
     (example,) = task.test_examples(1)
@@ -104,9 +118,13 @@ def check_verb(
     split_seed: options.SplitSeed = 0,
     input_column: options.InputColumn = None,
     output_column: options.OutputColumn = None,
+    case_sensitive: options.CaseSensitive = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Look for what makes a task unusable or its scores mislead; exit code 1 on an error."""
+    """Look for what makes a task unusable or its scores mislead.
+
+    Exit code 1 if a finding is an error, 2 if the file cannot be read at all.
+    """
     from dataclasses import asdict
 
     from site_interp.files import json_line
@@ -114,8 +132,16 @@ def check_verb(
     from site_interp.task_checks import check_named
 
     text = load_template(template)
-    columns = {"input_column": input_column, "output_column": output_column}
-    findings, task = check_named(name, text, n_shots=n_shots, split_seed=split_seed, data_dir=data_dir, **columns)
+    findings, task = check_named(
+        name,
+        text,
+        n_shots=n_shots,
+        split_seed=split_seed,
+        data_dir=data_dir,
+        input_column=input_column,
+        output_column=output_column,
+        case_sensitive=case_sensitive,
+    )
     if model is not None and task is not None:
         from site_interp.model import load_tokenizer
         from site_interp.token_checks import check_tokens

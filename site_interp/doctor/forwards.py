@@ -10,7 +10,7 @@ from site_interp.doctor.check import Finding
 from site_interp.doctor.subject import LONGEST_PROMPT, Subject, share
 from site_interp.errors import UserError
 from site_interp.model import pad_left, select_rows
-from site_interp.model.load import check_at_load
+from site_interp.model.check import check_at_load
 from site_interp.model.plain import plain_log_probs, plain_token_ids, sliding_window
 from site_interp.prefixes import encode_prompts
 

@@ -80,7 +80,7 @@ def fit_together(
         waiting.append((unit, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
     if not waiting:
         return
-    progress.say(f"fitting {len(waiting)} selections together: {waiting[0][0].label} and on")
+    progress.say(f"fitting {waiting[0][0].label}" + (f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""))
     share = sum(unit_cost(model, unit).fitting for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
     start = time.perf_counter()
     adapters = _select(model, method, [run for *_, run in waiting], progress.steps(share))

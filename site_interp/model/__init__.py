@@ -1,10 +1,11 @@
 """The seam to TransformerLens and transformers: everything that knows a backend is in this folder."""
 
 from site_interp.model.bundled import bundled_models, is_cached
+from site_interp.model.caches import join_caches, select_rows
 from site_interp.model.decode import decode_greedy
 from site_interp.model.fingerprint import Fingerprint
 from site_interp.model.load import load_model
-from site_interp.model.model import Call, Hook, Model, join_caches, select_rows
+from site_interp.model.model import Call, Hook, Model
 from site_interp.model.padding import pad_left
 from site_interp.model.tokenizer import answer_ids, load_tokenizer
 

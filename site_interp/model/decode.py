@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from site_interp.errors import NotFiniteError
-from site_interp.model.model import Model, select_rows
+from site_interp.model.caches import select_rows
+from site_interp.model.model import Model
 
 
 @torch.no_grad()

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from site_interp.model.linear import quick_linear
+
 
 @dataclass(frozen=True)
 class Lean:
@@ -67,13 +69,15 @@ def find_lean(bridge: Any, projections: Sequence[Any]) -> Lean:
         container = waiting.pop()._modules
         for name, module in container.items():
             own = getattr(module, "original_component", None) or module
-            if id(own) in bridged:
-                kept.append(bridged[id(own)])
-            elif own is not None:
-                waiting.append(own)
-            runs = bridged.get(id(own), own)
+            runs = bridged.get(id(own)) or quick_linear(own) or own
             if runs is not module:
                 swaps.append((container, name, module, runs))
+            if id(own) in bridged:
+                kept.append(runs)
+                if quick := quick_linear(own):
+                    swaps.append((runs._modules, "_original_component", own, quick))
+            elif own is not None:
+                waiting.append(own)
     if len(kept) != len(projections):
         return Lean()
     lean = Lean(tuple(swaps), (), inner.config, "sdpa" if inner._supports_sdpa else "eager")

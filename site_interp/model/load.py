@@ -5,33 +5,26 @@ import difflib
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from site_interp.errors import UserError
 from site_interp.model.bundled import bundled_model_path, bundled_models
+from site_interp.model.check import check_at_load
 from site_interp.model.fingerprint import (
     N_PROBE_VALUES,
-    PROBE_TEXTS,
     Fingerprint,
     probe_heads,
     tokenizer_hash,
     weights_hash,
 )
 from site_interp.model.lean import find_lean
-from site_interp.model.model import Model, select_rows
-from site_interp.model.padding import pad_left
+from site_interp.model.model import Model
 from site_interp.model.restore import remember
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Largest difference between cached and uncached logits, as a share of the largest logit. A broken cache is off by more
-# than a tenth in any precision; fp32 rounding stays below 1e-5.
-CACHE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
 
 
 def load_model(
@@ -82,6 +75,11 @@ def _device(device: str) -> torch.device:
         raise UserError(f"Cannot use device {device!r}: it is no device to run on. Use 'auto', 'cpu' or 'cuda'.")
     if place.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"Cannot use device {device!r}: this machine or this build of torch has no CUDA. Use 'cpu'.")
+    try:
+        torch.empty(1, device=place)
+    except (AssertionError, NotImplementedError, RuntimeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+        raise UserError(f"Cannot use device {device!r}: {reason}. Use 'cpu'.") from None
     return place
 
 
@@ -99,6 +97,7 @@ def _from_files(
 ) -> tuple[Any, Any, str]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    refuse_misspelt(name)
     folder = str(bundled_model_path(name)) if name in bundled_models() else name
     try:
         with _Quiet():
@@ -109,6 +108,19 @@ def _from_files(
     except (OSError, ValueError) as error:
         raise unreachable(name, error) from None
     return inner.to(device).eval(), tokenizer, folder  # type: ignore[arg-type]
+
+
+def refuse_misspelt(name: str) -> None:
+    """Refuse no name, and what is nearly a bundled one and no folder, before the hub is asked for it again and again.
+
+    Raises:
+        UserError: Names the bundled one.
+    """
+    known = bundled_models()
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+    if not name.strip() or (near and near[0] != name and "/" not in name and not Path(name).exists()):
+        hint = f"Did you mean {near[0]}?" if near else "Give a bundled name, a folder or a Hugging Face id."
+        raise UserError(f"Cannot load the model {name!r}: bundled are {', '.join(known)}. {hint}")
 
 
 def unreachable(name: str, error: Exception) -> UserError:
@@ -222,43 +234,3 @@ def _checked(
         probe=tuple(round(value, 5) for value in torch.cat(values).tolist()),
     )
     return replace(model, fingerprint=fingerprint)
-
-
-@torch.no_grad()
-def check_at_load(model: Model) -> Float[Tensor, "text layer head d_head"]:
-    """Run the probe texts with and without the cache: z has its shape, both give the same logits, all is finite.
-
-    Returns:
-        z of their last tokens, fp32 on the CPU.
-
-    Raises:
-        UserError: The model fails.
-    """
-    ids, mask = pad_left([model.token_ids(text) for text in PROBE_TEXTS], model.device)
-    seen: dict[int, Tensor] = {}
-    hooks = [(model.hook_z(layer), lambda z, layer=layer: seen.__setitem__(layer, z[:, -1])) for layer in
-             range(model.n_layers)]  # fmt: skip
-    bridged = model.bridged()  # a user's forwards run the bridge, most of ours its lean form: both count
-    uncached, _ = bridged.forward(ids, mask, n_logits=1)
-    _, cache = bridged.forward(ids[:, :-1], mask[:, :-1], n_logits=1)
-    bridged_cached, _ = bridged.forward(ids[:, -1:], mask, select_rows(cache), n_logits=1)
-    with model.hooked(hooks):
-        lean_cached, _ = model.forward(ids[:, -1:], mask, model.prefill(ids[:, :-1], mask[:, :-1]), n_logits=1)
-    cached = torch.stack([bridged_cached, lean_cached])
-    versions = ", ".join(f"{package} {version(package)}" for package in ("transformers", "transformer-lens", "torch"))
-    problem = None
-    shape = (len(PROBE_TEXTS), model.n_heads, model.d_head)
-    if wrong := [layer for layer in range(model.n_layers) if tuple(seen[layer].shape) != shape]:
-        problem = f"hook_z of layer {wrong[0]} has shape {tuple(seen[wrong[0]].shape)} instead of {shape}"
-    elif not (uncached.isfinite().all() and cached.isfinite().all()):
-        problem = "its logits are not finite"
-    else:
-        deviation = float((cached - uncached).abs().max() / uncached.abs().max().clamp(min=1e-6))
-        if deviation > CACHE_TOLERANCE[model.dtype]:
-            problem = f"logits with the key/value cache differ from those without it by {deviation:.1%}"
-    if problem:
-        raise UserError(
-            f"Model {model.name!r} failed the check at load: {problem} ({versions}). Install the pinned versions "
-            "(constraints.txt): transformers 5.24 and later break cached decoding under TransformerLens 4.3."
-        )
-    return torch.stack([seen[layer].float() for layer in range(model.n_layers)], dim=1).cpu()

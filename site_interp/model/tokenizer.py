@@ -18,8 +18,9 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> tuple[Any, int]
     """
     from transformers import AutoConfig, AutoTokenizer
 
-    from site_interp.model.load import _Quiet, unreachable
+    from site_interp.model.load import _Quiet, refuse_misspelt, unreachable
 
+    refuse_misspelt(name)
     folder = str(bundled_model_path(name)) if name in bundled_models() else name
     try:
         with _Quiet():

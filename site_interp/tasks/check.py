@@ -72,13 +72,16 @@ def are_labels(task: Task) -> bool:
     return n_labels <= FEW_LABELS and 3 * n_labels <= len(all_examples(task))
 
 
-def check_source(source: Source, *, n_shots: int, split_seed: int = 0) -> tuple[list[Finding], Task | None]:
+def check_source(
+    source: Source, *, n_shots: int, split_seed: int = 0, case_sensitive: bool | None = None
+) -> tuple[list[Finding], Task | None]:
     """Check the records of a source, then its splits, leaving out the records that cannot be used.
 
     Args:
         source: What `read_source` gives.
         n_shots: Demonstrations in a prompt; training must hold one example more.
         split_seed: Seed of splits that have to be cut.
+        case_sensitive: Whether letter case counts; None leaves it to the source.
 
     Returns:
         One finding per check, and the task made of the usable records, or None if they make none.
@@ -98,7 +101,7 @@ def check_source(source: Source, *, n_shots: int, split_seed: int = 0) -> tuple[
         _repeats(usable),
     ]
     try:
-        task = usable.task(split_seed=split_seed, keep_leaks=False, case_sensitive=None)
+        task = usable.task(split_seed=split_seed, keep_leaks=False, case_sensitive=case_sensitive)
     except UserError as error:
         return [*findings, Finding("splits", "error", str(error))], None
     return [*findings, _leaks(usable), *check_task(task, n_shots=n_shots)], task

@@ -4,6 +4,7 @@
 """
 
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,10 @@ def read_hub(name: str, columns: Columns) -> Source:
     """
     data_id, _, config = name.partition(":")
     what = f"hub/{name}"
+    if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", data_id):
+        raise UserError(
+            f"Cannot load a task from {what!r}: that is no data set's id. Write hub/NAME or hub/OWNER/NAME."
+        )
     with _refusals(what, "Check the id, the configuration (hub/ID:CONFIG) and the connection"):
         data = _load(data_id, config or None, columns)
     return _source(what, what, data, columns)
@@ -98,7 +103,7 @@ def _refusals(what: str, cure: str) -> Iterator[None]:
     logging.set_verbosity(logging.CRITICAL)
     try:
         yield
-    except (DatasetsError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except (DatasetsError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200] or type(error).__name__
         raise UserError(f"Cannot load a task from {what!r}: {reason.rstrip('.')}. {cure}.") from None
     finally:

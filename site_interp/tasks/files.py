@@ -157,6 +157,7 @@ def _csv_delimiter(text: str) -> str:
 def _table_records(path: Path, text: str, *, delimiter: str) -> Iterator[Record]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
+    limit = csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # a cell may be as long as the file
     try:
         for fields in reader:
             place = f"line {reader.line_num}"
@@ -169,7 +170,7 @@ def _table_records(path: Path, text: str, *, delimiter: str) -> Iterator[Record]
             if len(fields) != len(header):
                 raise UserError(
                     f"Cannot load a task from {str(path)!r}: {place} has {len(fields)} fields and the header "
-                    f"{len(header)}. Quote fields that contain the separator."
+                    f"{len(header)}. Quote fields that contain the separator, and fill in those that are missing."
                 )
             yield Record(str(path), place, dict(zip(header, fields, strict=True)))
     except csv.Error as error:
@@ -177,6 +178,8 @@ def _table_records(path: Path, text: str, *, delimiter: str) -> Iterator[Record]
             f"Cannot load a task from {str(path)!r}: line {reader.line_num} cannot be read ({error}). "
             "Repair its quotes."
         ) from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _check_header(path: Path, header: list[str]) -> None:

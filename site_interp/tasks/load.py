@@ -94,6 +94,8 @@ def read_source(
     Raises:
         UserError: No such task, no data folder, or data that cannot be read.
     """
+    if not str(name).strip():
+        raise UserError("Cannot load a task without a name. `site-interp tasks list` shows the tasks.")
     columns = Columns(input_column or "input", output_column or "output")
     prefix, _, rest = str(name).partition("/")
     if isinstance(name, str) and prefix == "hub" and rest:
@@ -203,6 +205,6 @@ def _unknown_task(name: str, data_dir: Path | str | None) -> str:
     if nearest:
         return f"Cannot load task {name!r}: there is no such task. Did you mean {' or '.join(nearest)}?"
     return (
-        f"Cannot load task {name!r}: there is no such task or file. Bundled tasks are {', '.join(BUNDLED)}; "
-        "any other name is read as fv/NAME, hub/ID or a path."
+        f"Cannot load task {name!r}: there is no such task or file. `site-interp tasks list` shows the tasks; any "
+        "other name is read as fv/NAME, hub/ID or a path."
     )

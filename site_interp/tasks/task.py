@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from site_interp.errors import UserError
+
 
 @dataclass(frozen=True)
 class Example:
@@ -68,10 +70,15 @@ class Task:
 def sub_seed(seed: int, purpose: str, task: str) -> int:
     """A 64-bit seed for one purpose in one task, so that a task's numbers do not depend on which others run.
 
+    Raises:
+        UserError: `seed` is no whole number of 0 or more.
+
     Example:
         >>> sub_seed(0, "demonstrations", "bundled/antonym") == sub_seed(0, "demonstrations", "bundled/antonym")
         True
     """
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise UserError(f"Cannot draw with the seed {seed!r}. Give a whole number of 0 or more.")
     digest = hashlib.sha256(f"{seed}\x1f{purpose}\x1f{task}".encode()).digest()
     return int.from_bytes(digest[:8], "big")
 
