@@ -51,7 +51,7 @@ class Fit:
         value = loss(self.model, prompt, answer, self.target, torch.sigmoid(self.logits))
         value.backward()
         self.optimizer.step()
-        return float(value)
+        return float(value.detach())
 
     @torch.no_grad()
     def validate(self, items: Sequence[tuple[str, int]]) -> float:
