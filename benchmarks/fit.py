@@ -5,9 +5,9 @@
 (a) is one prompt at a time: whole forwards and backwards through TransformerLens hooks, weights frozen, one validation
 example at a time. It is timed on `PLAIN_STEPS` steps and `PLAIN_VALID` validation examples and scaled to the preset;
 (b) and (c) are `fit_selections` from start to end. The three alternate, and medians are taken. `train` is steps with
-their prefixes, validation left out. The floor is the operations of (c), each prompt computed once, over the rate of a large
-product `a @ b` measured before and after; oneDNN's rate stands beside it. Training losses of all three must agree.
-short: ten bundled word tasks; forty: those with four seeds; long: fv/ag_news with ten seeds.
+their prefixes, validation left out. The floor is the operations of (c), each prompt computed once, over the rate of
+a large product `a @ b` measured before and after; oneDNN's rate stands beside it. Training losses of all three must
+agree. short: ten bundled word tasks; forty: those with four seeds; long: fv/ag_news with ten seeds.
 """
 
 import argparse
