@@ -1,6 +1,5 @@
 """Using adapters: text for inputs, and injection into any forward or generation of the model itself."""
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 
@@ -9,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from site_interp.adapter import Adapter
-from site_interp.errors import UserError
+from site_interp.errors import UserError, did_you_mean
 from site_interp.injection import Intervention, Receipt, injected_text, injecting
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY, iterate_prefixes
@@ -130,8 +129,7 @@ def check_adapter_name(name: str, known: Collection[str], doing: str) -> None:
     """
     names = [*known, NO_ADAPTER]
     if name not in names:
-        near = difflib.get_close_matches(str(name), names, n=2, cutoff=0.4)
-        hint = f" Did you mean {' or '.join(near)}?" if near else " Take one of them."
+        hint = did_you_mean(str(name), names) or " Take one of them."
         raise UserError(f"{doing}: no adapter is called {name!r}, there are {', '.join(names)}.{hint}")
 
 

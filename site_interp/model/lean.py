@@ -2,8 +2,8 @@
 
 A bridge wraps every module and computes attention step by step, so that each value has a hook point. Nearly all
 forwards of this package hook z alone: they run the model's own modules, with the bridge's output projection, where
-hook_z fires, in its place in each layer. The numbers are the same (checked at load); the wrapping costs a tenth to a
-fifth of a one-token step, and attention step by step a third of a long prompt.
+hook_z fires, in its place in each layer. The numbers are the same (checked at load); the wrapping costs time in every
+step, and attention step by step costs more the longer the prompt is.
 """
 
 from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from site_interp.errors import UserError
+from site_interp.errors import UserError, did_you_mean
 from site_interp.model.bundled import bundled_model_path, bundled_models
 from site_interp.model.check import check_at_load
 from site_interp.model.fingerprint import (
@@ -125,12 +125,10 @@ def refuse_misspelt(name: str) -> None:
 
 def unreachable(name: str, error: Exception) -> UserError:
     """The refusal of a name under which no files are found, with the nearest bundled names."""
-    near = difflib.get_close_matches(name, bundled_models(), n=2, cutoff=0.4)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     reason = str(error).strip().splitlines()[0]
     return UserError(
         f"Cannot load the model {name!r}: it is neither bundled ({', '.join(bundled_models())}), nor a readable "
-        f"folder, nor a Hugging Face id within reach ({reason}).{hint}"
+        f"folder, nor a Hugging Face id within reach ({reason}).{did_you_mean(name, bundled_models())}"
     )
 
 
