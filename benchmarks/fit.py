@@ -19,7 +19,8 @@ import _plain
 from _machine import matrix_rates, median, operations, report, timed
 
 from site_interp import embed_task, load_model, load_task
-from site_interp.fitting import FitRun, _plan, fit_selections
+from site_interp.fit_plan import FitRun, draw_plan
+from site_interp.fitting import fit_selections
 from site_interp.selection import PAPER
 from site_interp.tasks import Labelled
 
@@ -35,7 +36,7 @@ LOSS_TOLERANCE = 1e-3
 
 def plain_way(model, run):
     """Seconds of the training and of the validation of one run, scaled to the preset; and the first losses."""
-    plan = _plan(model, run, PAPER)
+    plan = draw_plan(model, run, PAPER)
     fit = _plain.Fit(model, run.embedding.mean, PAPER.lr)
     with model.frozen():
         fit.step(*plan.steps[0][0])  # the first call pays for set-up
@@ -63,7 +64,7 @@ def our_way(model, runs):
 
 def floor_operations(model, runs):
     """Operations of all runs: distinct prompts once, steps, validations."""
-    needed, plans = operations(model), [_plan(model, run, PAPER) for run in runs]
+    needed, plans = operations(model), [draw_plan(model, run, PAPER) for run in runs]
     length = {}
     for plan in plans:
         for prompt in [prompt for step in plan.steps for prompt, _ in step] + [prompt for prompt, _ in plan.valid]:

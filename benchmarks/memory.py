@@ -32,7 +32,8 @@ def resident(field: str) -> int:
 def child(name: str, budget: int, n_runs: int, data_dir: str | None) -> None:
     """Fit and print resident memory before and at its highest."""
     from site_interp import FitSettings, embed_task, load_model, load_task
-    from site_interp.fitting import FitRun, fit_selections
+    from site_interp.fit_plan import FitRun
+    from site_interp.fitting import fit_selections
     from site_interp.tasks import Labelled
 
     model = load_model("smollm2-135m")

@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 
 from site_interp import FitSettings, Intervention, embed_task, encode_prompts, load_model, load_suite, load_task
-from site_interp.fitting import FitRun, fit_selections
+from site_interp.fit_plan import FitRun
+from site_interp.fitting import fit_selections
 from site_interp.injection import injected_logits
 from site_interp.tasks import Labelled
 

@@ -33,9 +33,10 @@ def write_files(folder: Path, tensors: Mapping[str, torch.Tensor], config: Mappi
     whatever stops the writing, `read_files` finds the old adapter or the new one.
 
     Raises:
-        UserError: The folder cannot be written; it is then as it was.
+        UserError: The folder cannot be written, or holds a configuration of another program; it is then as it was.
         ValueError, TypeError: The configuration is no standard JSON; nothing was written.
     """
+    check_own(folder)
     weights = save_tensors(dict(tensors))
     text = json.dumps({**config, "weights_sha256": _digest(weights)}, indent=2, sort_keys=True, allow_nan=False) + "\n"
     path = folder / WEIGHTS_NAME
@@ -53,6 +54,23 @@ def write_files(folder: Path, tensors: Mapping[str, torch.Tensor], config: Mappi
     with writing(folder):
         for kept in folder.glob(f"{KEPT}*"):
             kept.unlink(missing_ok=True)
+
+
+def check_own(folder: Path) -> None:
+    """Refuse a folder whose configuration was not written here: peft keeps its own under the same name.
+
+    Raises:
+        UserError: Names the folder.
+    """
+    try:
+        config = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return  # none, or a damaged one, from which nothing can be lost
+    if not isinstance(config, dict) or "format_version" not in config:
+        raise UserError(
+            f"Cannot save an adapter to {folder}: its {CONFIG_NAME} is that of another program (peft, perhaps). "
+            "Choose another folder."
+        )
 
 
 def _undo(folder: Path, old: bytes | None, text: str) -> None:

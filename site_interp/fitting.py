@@ -1,10 +1,10 @@
 """Learning alpha by gradient with the model frozen: many runs step together in one batch on prefixes computed once.
 
-A run is one (task, seed). A row of a batch is one training example of one run, with that run's target and alpha.
+A row of a batch is one training example of one run, with that run's target and alpha.
 Adam is elementwise, so runs that share a batch do not touch each other; one run is the special case.
 """
 
-import random
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,29 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from site_interp.embedding import TaskEmbedding
-from site_interp.errors import UserError
+from site_interp.fit_plan import FitPlan, FitRun, draw_plan
 from site_interp.injection import Intervention, injected_logits
 from site_interp.kept import KeptPrefixes, kept_bytes
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY, check_finite, kv_bytes
 from site_interp.progress import Advance, advancing
 from site_interp.selection import PAPER, FitSettings, FitTrace, HeadSelection
-from site_interp.tasks import Labelled, Task, sub_seed
-
-
-@dataclass(frozen=True)
-class FitRun:
-    """One selection to be fitted: an embedding and the labelled examples of its task.
-
-    Args:
-        embedding: The target of every head; its template writes the prompts.
-        labelled: Training and validation examples; counts those used.
-        seed: Decides the order of the training examples.
-    """
-
-    embedding: TaskEmbedding
-    labelled: Labelled
-    seed: int
+from site_interp.tasks import Labelled, Task
 
 
 def fit_selection(
@@ -96,9 +81,9 @@ def fit_selections(
     Returns:
         One selection for each run, in their order.
     """
-    plans = [_plan(model, run, settings) for run in runs]
+    plans = [draw_plan(model, run, settings) for run in runs]
     texts = dict.fromkeys(prompt for plan in plans for prompt, _ in plan.valid)
-    if len(runs) > 1 and kept_bytes(model, texts) > memory // 4:
+    if len(runs) > 1 and kept_bytes(model, texts, memory // 4) > memory // 4:
         half = len(runs) // 2
         parts = (runs[:half], runs[half:])
         return [
@@ -108,47 +93,6 @@ def fit_selections(
         ]
     with model.frozen(), torch.enable_grad():
         return _fit(model, runs, plans, settings, memory, progress)
-
-
-Item = tuple[str, int]  # a zero-shot prompt and the id of its first answer token
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Everything a run will look at, drawn before the first step."""
-
-    steps: tuple[tuple[Item, ...], ...]
-    valid: tuple[Item, ...]
-
-
-def _plan(model: Model, run: FitRun, settings: FitSettings) -> _Plan:
-    labelled, template = run.labelled, run.embedding.template
-    if not labelled.n_train or not labelled.n_valid:
-        raise UserError(
-            f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
-            "examples, and needs at least one of each."
-        )
-    if run.embedding.task == labelled.task and run.embedding.split_hash != labelled.split_hash:
-        raise UserError(
-            f"Cannot fit task '{labelled.task}': its embedding is of another split (split_seed "
-            f"{run.embedding.split_seed}, now {labelled.split_seed}), so it may have seen the validation examples. "
-            "Embed the task again."
-        )
-    chooser = random.Random(sub_seed(run.seed, "fitting order", labelled.task))
-    drawn = [chooser.choices(range(labelled.n_train), k=settings.batch_size) for _ in range(settings.n_steps)]
-    shuffled = list(range(labelled.n_valid))
-    random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
-
-    def item(text: str, answer: str) -> Item:
-        prompt = template.zero_shot(text)
-        return prompt, model.answer_ids(prompt, template.answer(answer))[0]
-
-    items = {}
-    for index in sorted({index for step in drawn for index in step}):
-        (example,) = labelled.train([index])
-        items[index] = item(example.input, example.answer)
-    valid = tuple(item(e.input, e.answer) for e in labelled.valid(shuffled[: settings.n_valid]))
-    return _Plan(tuple(tuple(items[index] for index in step) for step in drawn), valid)
 
 
 @dataclass(frozen=True)
@@ -163,7 +107,7 @@ class _Row:
 def _fit(
     model: Model,
     runs: Sequence[FitRun],
-    plans: Sequence[_Plan],
+    plans: Sequence[FitPlan],
     settings: FitSettings,
     memory: int,
     progress: Advance,
@@ -171,16 +115,16 @@ def _fit(
     targets = torch.stack([run.embedding.mean for run in runs]).to(model.device, torch.float32)
     logits = torch.zeros(len(runs), model.n_layers, model.n_heads, device=model.device, requires_grad=True)
     optimizer = torch.optim.Adam([logits], lr=settings.lr)
-    validating = _Validation(model, plans, memory // 4)
+    scratch = memory // 4  # for the rows of a step, and for encoding prompts
+    validating = _Validation(model, plans, scratch)
     losses: list[list[float]] = [[] for _ in runs]
     validations: list[list[tuple[int, float, Tensor]]] = [[] for _ in runs]
-    for first, last in _windows(model, plans, settings.n_steps, memory // 2):
-        prompts = dict.fromkeys(prompt for plan in plans for step in plan.steps[first:last] for prompt, _ in step)
-        train = KeptPrefixes(model, list(prompts), memory // 4)
+    for first, last in _windows(model, plans, settings.n_steps, (memory - scratch - validating.n_bytes, scratch)):
+        train = KeptPrefixes(model, _prompts(plans, first, last), scratch)
         for step in range(first, last):
             rows = [_Row(run, *item) for run, plan in enumerate(plans) for item in plan.steps[step]]
             optimizer.zero_grad()
-            per_row = _losses(train, rows, targets, logits, memory // 4, backward=True)
+            per_row = _losses(train, rows, targets, logits, scratch, backward=True)
             optimizer.step()
             for run, loss in enumerate(_means(per_row, len(runs))):
                 losses[run].append(loss)
@@ -194,32 +138,42 @@ def _fit(
     ]
 
 
-def _windows(model: Model, plans: Sequence[_Plan], n_steps: int, memory: int) -> list[tuple[int, int]]:
-    """Stretches of steps whose distinct prompts fit in the budget; usually one that holds them all."""
-    windows, first, seen, held = [], 0, set[str](), 0
-    for step in range(n_steps):
-        new = {prompt for plan in plans for prompt, _ in plan.steps[step]} - seen
-        size = kept_bytes(model, new)
-        if held + size > memory and step > first:
-            windows.append((first, step))
-            first, held = step, 0
-            seen.clear()
-            new = {prompt for plan in plans for prompt, _ in plan.steps[step]}
-            size = kept_bytes(model, new)
-        seen |= new
-        held += size
-    return [*windows, (first, n_steps)]
+def _prompts(plans: Sequence[FitPlan], first: int, last: int) -> list[str]:
+    """The different training prompts of the steps from `first` to before `last`."""
+    return list(dict.fromkeys(prompt for plan in plans for step in plan.steps[first:last] for prompt, _ in step))
+
+
+def _windows(model: Model, plans: Sequence[FitPlan], n_steps: int, budget: tuple[int, int]) -> list[tuple[int, int]]:
+    """Stretches of steps, as long as their prompts fit when kept; usually one that holds them all.
+
+    Args:
+        budget: Bytes for what is kept, and for encoding it.
+    """
+    most, scratch = budget
+
+    def kept(steps: tuple[int, int]) -> int:
+        return kept_bytes(model, _prompts(plans, *steps), scratch)
+
+    windows: list[tuple[int, int]] = []
+    while not windows or windows[-1][1] < n_steps:
+        first = windows[-1][1] if windows else 0
+        stretches = [(first, last) for last in range(first + 1, n_steps + 1)]
+        whole = kept(stretches[-1]) <= most
+        windows.append(stretches[-1 if whole else max(0, bisect_right(stretches, most, key=kept) - 1)])
+    return windows
 
 
 class _Validation:
     """The validation examples of all runs; their prompts are kept if they fit in the budget, else encoded each time."""
 
-    def __init__(self, model: Model, plans: Sequence[_Plan], memory: int) -> None:
+    def __init__(self, model: Model, plans: Sequence[FitPlan], memory: int) -> None:
         self.model, self.memory, self.n_runs = model, memory, len(plans)
         rows = [_Row(run, prompt, answer) for run, plan in enumerate(plans) for prompt, answer in plan.valid]
         self.parts = [rows]
-        while any(len(part) > 1 and kept_bytes(model, _texts(part)) > memory for part in self.parts):
+        while any(len(part) > 1 and kept_bytes(model, _texts(part), memory) > memory for part in self.parts):
             self.parts = [half for part in self.parts for half in (part[::2], part[1::2]) if half]
+        # Prompts that are encoded each time take the budget of what is kept when they are.
+        self.n_bytes = kept_bytes(model, _texts(rows), memory) if len(self.parts) == 1 else memory
         self.kept = [KeptPrefixes(model, _texts(rows), memory)] if len(self.parts) == 1 else []
 
     @torch.no_grad()

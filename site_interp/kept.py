@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 from site_interp.model import Model
-from site_interp.prefixes import Prefixes, encode_prompts, join_prefixes, kv_bytes
+from site_interp.prefixes import Prefixes, encode_prompts, join_prefixes, kv_bytes, prompt_buckets
 
 # Prompts that share tensors are padded to one length: at most so much longer than the shortest of them.
-RATIO, SLACK = 1.25, 8
+RATIO, SLACK = 1.06, 4
 
 
 class KeptPrefixes:
@@ -16,23 +16,17 @@ class KeptPrefixes:
 
     Args:
         model: The model to run.
-        prompts: Different texts; they must fit in the budget (`kept_bytes`).
-        memory: Budget in bytes.
+        prompts: Different texts; what they take is `kept_bytes`.
+        memory: Budget in bytes for encoding and joining them, beside what is kept.
     """
 
     def __init__(self, model: Model, prompts: Sequence[str], memory: int) -> None:
         self.model = model
         self._groups: list[Prefixes] = []
         buckets = encode_prompts(model, prompts, memory=memory)
-        while buckets:
-            group = [buckets.pop(0)]
-            n_rows, longest = len(group[0]), group[0].ids.shape[1] * RATIO + SLACK
-            while buckets and buckets[0].ids.shape[1] <= longest:
-                n_rows += len(buckets[0])
-                if kv_bytes(model, n_rows * buckets[0].ids.shape[1]) > memory // 2:  # joining copies the group
-                    break
-                group.append(buckets.pop(0))
-            self._groups.append(join_prefixes(group))
+        for n_buckets in _joined(model, [(len(bucket), bucket.ids.shape[1]) for bucket in buckets], memory):
+            # What is joined is let go at once, so that one group at most is held twice.
+            self._groups.append(join_prefixes([buckets.pop(0) for _ in range(n_buckets)]))
         self._place = {
             prompts[row]: (group, index)
             for group, prefixes in enumerate(self._groups)
@@ -68,7 +62,28 @@ class KeptPrefixes:
             )
 
 
-def kept_bytes(model: Model, prompts: Iterable[str]) -> int:
-    """At most what the keys and values of prompts take once they are padded and kept."""
+def kept_bytes(model: Model, prompts: Iterable[str], memory: int) -> int:
+    """What the keys and values of different prompts take once they are padded and kept with this budget."""
     lengths = [len(model.token_ids(prompt)) for prompt in prompts]
-    return kv_bytes(model, sum(int(n * RATIO) + SLACK for n in lengths))
+    sizes = [(len(bucket), max(lengths[i] for i in bucket)) for bucket in prompt_buckets(model, lengths, memory)]
+    first = kept = 0
+    for n_buckets in _joined(model, sizes, memory):
+        group = sizes[first : first + n_buckets]
+        kept += kv_bytes(model, sum(n_rows for n_rows, _ in group) * (group[-1][1] - 1))
+        first += n_buckets
+    return kept
+
+
+def _joined(model: Model, sizes: Sequence[tuple[int, int]], memory: int) -> list[int]:
+    """How many buckets in turn share tensors; sizes are (prompts, longest) of each, shortest first."""
+    counts: list[int] = []
+    n_rows = most = 0
+    for n, longest in sizes:
+        n_rows += n
+        # Joining copies the group.
+        if counts and longest <= most and kv_bytes(model, n_rows * longest) <= memory // 2:
+            counts[-1] += 1
+        else:
+            counts.append(1)
+            n_rows, most = n, int(longest * RATIO + SLACK)
+    return counts

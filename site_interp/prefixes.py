@@ -190,8 +190,13 @@ def encode_prompts(model: Model, prompts: Sequence[str], *, memory: int = DEFAUL
             "well. Leave the block first."
         )
     tokens = [model.token_ids(prompt) for prompt in prompts]
-    buckets = length_buckets(list(map(len, tokens)), lambda n, length: _needed_bytes(model, n, length) <= memory)
+    buckets = prompt_buckets(model, list(map(len, tokens)), memory)
     return [_encode_bucket(model, [tokens[index] for index in bucket], bucket) for bucket in buckets]
+
+
+def prompt_buckets(model: Model, lengths: Sequence[int], memory: int) -> list[list[int]]:
+    """How `encode_prompts` groups prompts of so many tokens: lists of indices into `lengths`, shortest first."""
+    return length_buckets(lengths, lambda n, length: _needed_bytes(model, n, length) <= memory)
 
 
 def join_prefixes(parts: Sequence[Prefixes]) -> Prefixes:

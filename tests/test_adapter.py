@@ -395,6 +395,15 @@ def test_a_place_that_cannot_be_written_is_a_plain_error(adapter: Adapter, tmp_p
         adapter.save_pretrained(tmp_path / "file" / "folder")
 
 
+def test_a_configuration_of_another_program_is_never_replaced(adapter: Adapter, tmp_path: Path) -> None:
+    theirs = json.dumps({"peft_type": "LORA", "r": 8})
+    (tmp_path / CONFIG_NAME).write_text(theirs)
+    with pytest.raises(UserError, match=r"its adapter_config\.json is that of another program"):
+        adapter.save_pretrained(tmp_path)
+    assert (tmp_path / CONFIG_NAME).read_text() == theirs
+    assert [path.name for path in tmp_path.iterdir()] == [CONFIG_NAME]
+
+
 def test_parts_of_different_models_make_no_adapter(adapter: Adapter) -> None:
     with pytest.raises(UserError, match=r"embedding of \(3, 4\) layers x heads and a selection of \(3, 5\)"):
         Adapter(adapter.embedding, HeadSelection(torch.zeros(3, 5)))

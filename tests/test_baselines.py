@@ -15,7 +15,7 @@ from site_interp.adapter import Adapter
 from site_interp.baselines import DEFAULT, ICL, PRESETS, SITE, Echo, Fitted, FixedAnswers, Majority, Method, ZeroShot
 from site_interp.errors import UserError
 from site_interp.evaluation import evaluate
-from site_interp.fitting import FitRun
+from site_interp.fit_plan import FitRun
 from site_interp.model import Model
 from site_interp.prompts import CHAT, QA, Template, draw_embedding_prompts
 from site_interp.selection import FitSettings

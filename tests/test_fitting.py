@@ -182,6 +182,7 @@ def test_a_small_budget_cuts_the_work_into_pieces_and_gives_the_same_selections(
     model: Any, task: Any, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from site_interp import fitting, kept
+    from site_interp.fit_plan import FitRun
     from site_interp.tasks import Labelled
 
     encoded, batches = [], []
@@ -201,7 +202,7 @@ def test_a_small_budget_cuts_the_work_into_pieces_and_gives_the_same_selections(
     for memory in (1 << 30, 40_000):
         encoded.clear()
         batches.clear()
-        runs = [fitting.FitRun(embedding, Labelled(task), seed) for seed in (0, 1)]
+        runs = [FitRun(embedding, Labelled(task), seed) for seed in (0, 1)]
         found.append(fitting.fit_selections(model, runs, settings=settings(batch_size=4), memory=memory))
         work.append((len(encoded), max(batches)))
     assert work[0][0] == 2, "with room for everything, prompts are encoded once for training and once for validation"
@@ -269,7 +270,8 @@ def test_labels_are_the_distinct_examples_looked_at_validation_included(llama: A
 
 def test_progress_counts_every_step_of_every_run(llama: Any, task: Any) -> None:
     from site_interp.embedding import embed_task
-    from site_interp.fitting import FitRun, fit_selections
+    from site_interp.fit_plan import FitRun
+    from site_interp.fitting import fit_selections
     from site_interp.tasks import Labelled
 
     embedding, done = embed_task(llama, task, n_prompts=1, n_shots=1), []

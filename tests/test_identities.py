@@ -348,7 +348,8 @@ def tasks() -> tuple[Any, ...]:
 
 
 def fitted(model: Any, tasks: tuple[Any, ...], embeddings: list[Any], settings: Any) -> list[Any]:
-    from site_interp.fitting import FitRun, fit_selections
+    from site_interp.fit_plan import FitRun
+    from site_interp.fitting import fit_selections
     from site_interp.tasks import Labelled
 
     runs = [FitRun(e, Labelled(t), seed) for seed, (t, e) in enumerate(zip(tasks, embeddings, strict=True))]

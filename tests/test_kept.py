@@ -41,15 +41,25 @@ def test_gathered_rows_give_the_logits_of_their_prompts(model: Any) -> None:
         assert torch.allclose(prefixes.run_last()[0], expected[places], atol=1e-4)
 
 
-def test_prompts_of_similar_length_share_tensors_and_others_do_not(llama: Any) -> None:
+def test_buckets_of_similar_length_share_tensors_and_others_do_not(llama: Any) -> None:
     from site_interp.kept import RATIO, SLACK, KeptPrefixes
+    from site_interp.prefixes import encode_prompts
 
-    kept = KeptPrefixes(llama, PROMPTS, 1 << 30)
-    for prefixes in kept._groups:
-        lengths = prefixes.mask.sum(dim=1).tolist()
-        assert max(lengths) <= RATIO * min(lengths) + SLACK
-    assert 1 < len(kept._groups) < len({len(llama.token_ids(prompt)) for prompt in PROMPTS})
-    assert kept.longest == max(len(llama.token_ids(prompt)) for prompt in PROMPTS)
+    prompts = [*PROMPTS, *(f"Q: {' '.join((word, *WORDS[:n]))}\nA:" for word in WORDS for n in range(8))]
+    kept = KeptPrefixes(llama, prompts, 1 << 30)
+    assert kept.longest == max(len(llama.token_ids(prompt)) for prompt in prompts)
+    buckets = [(len(bucket), bucket.ids.shape[1]) for bucket in encode_prompts(llama, prompts)]
+    assert 1 < len(kept._groups) < len(buckets)
+    most = 0.0
+    for group in kept._groups:
+        n_rows, first = buckets.pop(0)
+        assert first > most, "it could have shared the tensors of the group before"
+        most = first * RATIO + SLACK
+        while n_rows < len(group):
+            n_rows += buckets[0][0]
+            assert buckets.pop(0)[1] <= most
+        assert n_rows == len(group)
+    assert not buckets
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[1:2], PROMPTS[2:3] + PROMPTS[6:7]])
@@ -57,7 +67,7 @@ def test_what_is_kept_takes_at_most_what_was_said(llama: Any, prompts: tuple[str
     from site_interp.kept import KeptPrefixes, kept_bytes
 
     took = sum(values.numel() * values.element_size() for values in tensors(KeptPrefixes(llama, prompts, 1 << 30)))
-    assert took <= kept_bytes(llama, prompts) <= 6 * took
+    assert took == kept_bytes(llama, prompts, 1 << 30)
 
 
 def test_a_group_is_never_larger_than_half_the_budget(llama: Any) -> None:

@@ -1,6 +1,7 @@
 """Single files: what each kind loads to, and the sentence each broken one is refused with."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -179,10 +180,18 @@ def test_missing_files_other_kinds_and_folders_are_refused(tmp_path: Path) -> No
     with pytest.raises(UserError, match=r"\.json, \.jsonl, \.csv, \.tsv"):
         load_task(write(tmp_path, "t.xlsx", "x"))
     (tmp_path / "folder.json").mkdir()
-    with pytest.raises(UserError, match="directory"):
+    with pytest.raises(UserError, match=r"folder\.json': it is a folder, not a file"):
         load_task(tmp_path / "folder.json")
     with pytest.raises(UserError, match="holds no data files"):
         load_task(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(UserError, match=r"t\.csv': it is a pipe or a device, not a file"):
+        load_task(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize(("name", "reason"), [("x" * 400, "too long"), ("a\0b", "null byte"), ("a\0b.json", "null")])

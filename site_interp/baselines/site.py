@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from site_interp.adapter import Adapter
 from site_interp.baselines.method import variant_of
 from site_interp.embedding import TaskEmbedding, embed_task
-from site_interp.fitting import FitRun, fit_selections
+from site_interp.fit_plan import FitRun
+from site_interp.fitting import fit_selections
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.progress import Advance

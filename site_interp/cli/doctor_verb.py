@@ -79,8 +79,10 @@ def _show(about: dict[str, Any], checks: "list[Check]", failed: int) -> None:
     title = f"{about['name']}, {about['dtype']}, {about['device']}"
     show(table(["check", "result", "deviation", "allowed"], rows, title))
     for check in checks:
-        show(f"{check.name}: {check.meaning}. {check.detail}")
+        if check.status != "pass":
+            show(f"{check.name} ({check.meaning}) {check.status}: {check.detail}")
     show(f"{failed} of {len(checks)} checks failed." if failed else "No check failed.")
+    show("What each check compared is in --json.")
 
 
 def _machine_text(name: str, value: str | int | float | bool | None) -> str:

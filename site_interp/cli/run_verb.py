@@ -86,11 +86,13 @@ def run_verb(
     loaded = options.read_model(model, device, dtype)
 
     from site_interp.experiments.plan import plan_units
-    from site_interp.files import json_line
+    from site_interp.files import check_writable, json_line
     from site_interp.records import unit_hash
 
     units = plan_units(loaded, tasks, [*floors, *methods], numbers, n_test)
     folder = out or Path("runs") / unit_hash(units=[unit.hash for unit in units])
+    if not plan:
+        check_writable(folder)
     total, minutes = _announce(loaded, units, folder, [t for t in tasks if t.n_leaked])
     if plan:
         if as_json:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from site_interp.adapter import Adapter
+from site_interp.adapter_files import check_own
 from site_interp.baselines import SITE
 from site_interp.errors import UserError
 from site_interp.experiments.plan import Unit, unit_cost
 from site_interp.files import writing
-from site_interp.fitting import FitRun
+from site_interp.fit_plan import FitRun
 from site_interp.model import Model
 from site_interp.tasks import Labelled
 
@@ -106,11 +107,12 @@ def _select(
 
 
 def check_place(unit: Unit, folder: Path) -> None:
-    """Refuse to put an adapter where one of another model, or of other data, would be lost.
+    """Refuse to put an adapter where one of another model, of other data, or of another program would be lost.
 
     Raises:
         UserError: Says what is there.
     """
+    check_own(folder)
     try:
         there = Adapter.from_pretrained(folder).embedding
     except UserError:

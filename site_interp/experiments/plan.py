@@ -9,14 +9,15 @@ import torch
 from site_interp.baselines import ICL, SITE, Echo, Majority, Method
 from site_interp.evaluation import MAX_ROWS, check_seeds
 from site_interp.model import Model
+from site_interp.prefixes import FORWARD_START
 from site_interp.prompts import QA
 from site_interp.records import unit_hash
 from site_interp.tasks import Task
 
-# One token of n rows, next to one token of a long prompt (2.0 ms): reading the weights, then so much for each row.
-# Measured on smollm2-135m, 2 cores: 75 + 2.1 n ms forward, 130 + 4.7 n ms with backward.
-FORWARD_START, FORWARD_ROW = 38.0, 1.05
-STEP_START, STEP_ROW = 65.0, 2.4
+# One token of n rows, in tokens of a long prompt: starting (reading the weights), then so much for each row. Starting a
+# forward is FORWARD_START. Measured by benchmarks/costs.py.
+FORWARD_ROW = 1.3
+STEP_START, STEP_ROW = 80.0, 3.0
 # Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little.
 FITTED_TOGETHER = 10
 USUAL_ANSWER = 12  # tokens a row is decoded for, early stops included

@@ -77,6 +77,11 @@ def encoding_of(content: bytes) -> str:
 
 def _read_text(path: Path) -> str:
     try:
+        if path.exists() and not path.is_file():  # a pipe would wait for its writer
+            kind = "a folder" if path.is_dir() else "a pipe or a device"
+            raise UserError(
+                f"Cannot load a task from {str(path)!r}: it is {kind}, not a file. Save the rows to a file."
+            )
         content = path.read_bytes()
     except FileNotFoundError:
         raise UserError(f"Cannot load a task from {str(path)!r}: there is no such file. Check the path.") from None

@@ -1,0 +1,77 @@
+"""What a fit will look at: the items of every step and of the validation, drawn before the first step."""
+
+import random
+from dataclasses import dataclass
+
+from site_interp.embedding import TaskEmbedding
+from site_interp.errors import UserError
+from site_interp.model import Model
+from site_interp.selection import FitSettings
+from site_interp.tasks import Labelled, sub_seed
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """One selection to be fitted: an embedding and the labelled examples of its task.
+
+    Args:
+        embedding: The target of every head; its template writes the prompts.
+        labelled: Training and validation examples; counts those used.
+        seed: Decides the order of the training examples.
+    """
+
+    embedding: TaskEmbedding
+    labelled: Labelled
+    seed: int
+
+
+Item = tuple[str, int]  # a zero-shot prompt and the id of its first answer token
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """Everything a run will look at, drawn before the first step.
+
+    Args:
+        steps: The items of each training step.
+        valid: The validation items, the same for every seed.
+    """
+
+    steps: tuple[tuple[Item, ...], ...]
+    valid: tuple[Item, ...]
+
+
+def draw_plan(model: Model, run: FitRun, settings: FitSettings) -> FitPlan:
+    """Draw the training examples of each step, with replacement, and the validation examples.
+
+    Raises:
+        UserError: No training or validation examples, an embedding of another split, or an answer that merges with
+            its prompt.
+    """
+    labelled, template = run.labelled, run.embedding.template
+    if not labelled.n_train or not labelled.n_valid:
+        raise UserError(
+            f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
+            "examples, and needs at least one of each."
+        )
+    if run.embedding.task == labelled.task and run.embedding.split_hash != labelled.split_hash:
+        raise UserError(
+            f"Cannot fit task '{labelled.task}': its embedding is of another split (split_seed "
+            f"{run.embedding.split_seed}, now {labelled.split_seed}), so it may have seen the validation examples. "
+            "Embed the task again."
+        )
+    chooser = random.Random(sub_seed(run.seed, "fitting order", labelled.task))
+    drawn = [chooser.choices(range(labelled.n_train), k=settings.batch_size) for _ in range(settings.n_steps)]
+    shuffled = list(range(labelled.n_valid))
+    random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
+
+    def item(text: str, answer: str) -> Item:
+        prompt = template.zero_shot(text)
+        return prompt, model.answer_ids(prompt, template.answer(answer))[0]
+
+    items = {}
+    for index in sorted({index for step in drawn for index in step}):
+        (example,) = labelled.train([index])
+        items[index] = item(example.input, example.answer)
+    valid = tuple(item(e.input, e.answer) for e in labelled.valid(shuffled[: settings.n_valid]))
+    return FitPlan(tuple(tuple(items[index] for index in step) for step in drawn), valid)
