@@ -29,7 +29,7 @@ SHORT = (
     "next_item", "present-past", "singular-plural", "synonym", "word_length",
 )  # fmt: skip
 CASES = {"short": (SHORT, 1), "forty": (SHORT, 4), "long": (("fv/ag_news",), 10)}
-PLAIN_STEPS, PLAIN_VALID = 16, 16
+PLAIN_STEPS, PLAIN_VALID = 48, 32
 N_PROMPTS = 5  # the embedding's quality changes no time: a small one is enough
 LOSS_TOLERANCE = 1e-3
 

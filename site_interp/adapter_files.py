@@ -3,12 +3,13 @@
 What the parts of an adapter mean is not known here.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +37,39 @@ def write_files(folder: Path, tensors: Mapping[str, torch.Tensor], config: Mappi
         UserError: The folder cannot be written, or holds a configuration of another program; it is then as it was.
         ValueError, TypeError: The configuration is no standard JSON; nothing was written.
     """
-    check_own(folder)
     weights = save_tensors(dict(tensors))
     text = json.dumps({**config, "weights_sha256": _digest(weights)}, indent=2, sort_keys=True, allow_nan=False) + "\n"
     path = folder / WEIGHTS_NAME
-    with writing(path):
-        old = path.read_bytes() if path.exists() else None
-    if old is not None:
-        write_atomically(_kept(folder, old), old)
-    try:
-        write_atomically(path, weights)
-        write_atomically(folder / CONFIG_NAME, text)
-    except BaseException:
-        with suppress(OSError):  # what went wrong first is told
-            _undo(folder, old, text)
-        raise
+    with _alone(folder):
+        check_own(folder)
+        with writing(path):
+            old = path.read_bytes() if path.exists() else None
+        if old is not None:
+            write_atomically(_kept(folder, old), old)
+        try:
+            write_atomically(path, weights)
+            write_atomically(folder / CONFIG_NAME, text)
+        except BaseException:
+            with suppress(OSError):  # what went wrong first is told
+                _undo(folder, old, text)
+            raise
+        with writing(folder):
+            for left in (*folder.glob(f"{KEPT}*"), *folder.glob(".adapter*.tmp")):  # the latter by killed processes
+                left.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process or thread writes an adapter here; the folder itself is the lock."""
     with writing(folder):
-        for kept in folder.glob(f"{KEPT}*"):
-            kept.unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        with writing(folder):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def check_own(folder: Path) -> None:

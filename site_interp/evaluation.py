@@ -125,6 +125,7 @@ def evaluate(
             stand twice, or the model computes values that are not finite.
     """
     check_seeds(seeds)
+    Labelled(task)  # refuses what is no task
     known = FixedAnswers | Fitted | Method
     if not isinstance(methods, Sequence) or not methods or not all(isinstance(one, known) for one in methods):
         raise UserError(f"Cannot evaluate {methods!r}: give a list of methods, such as [ZeroShot(), ICL(10), adapter].")

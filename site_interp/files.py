@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from site_interp.errors import UserError
 
 
@@ -73,6 +75,28 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         cause = error.strerror or str(error)
         raise UserError(f"Cannot write to {path}: {cause}. Free the place or choose another one.") from error
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Keep every other process out of an output folder inside the block; the folder is made if needed.
+
+    Raises:
+        UserError: Another process is writing there, or it cannot be made.
+    """
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(
+                f"Cannot write to {out}: another process is writing there. Wait for it to end or choose another --out."
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _plain(value: object) -> object:

@@ -18,8 +18,8 @@ from site_interp.model import Model, join_caches, pad_left, select_rows
 
 GIB = 1 << 30
 DEFAULT_MEMORY = 4 * GIB
-# What starting a forward costs (reading the weights), in tokens of a long prompt: 60 ms to 1.4 ms on two cores.
-FORWARD_START = 40
+# What starting a forward costs (reading the weights), in tokens of a long prompt; measured by benchmarks/costs.py.
+FORWARD_START = 48
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from site_interp.errors import UserError
 from site_interp.figure_files import SavedFigures, save_figure, save_figures
-from site_interp.files import json_line, safe_name, write_atomically, writing
+from site_interp.files import json_line, locked, safe_name, write_atomically, writing
 from site_interp.metrics import METRICS, Metric
 from site_interp.records import Record, unit_hash
 
@@ -93,22 +91,11 @@ def open_results(out: Path) -> Iterator[ResultsFile]:
     Raises:
         UserError: Another process has the folder open, it cannot be written, or its results are damaged.
     """
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise UserError(
-                f"Cannot write to {out}: another process is writing there. Wait for it to end or choose another --out."
-            ) from None
-    try:
+    with locked(out):
         lines, end = _scan(out / RESULTS_NAME)
         with writing(out):
             _cut_torn_line(out / RESULTS_NAME, end)
         yield ResultsFile(out / RESULTS_NAME, _statuses(lines))
-    finally:
-        lock.release()
 
 
 def peek_results(out: Path) -> ResultsFile:

@@ -404,6 +404,27 @@ def test_a_configuration_of_another_program_is_never_replaced(adapter: Adapter, 
     assert [path.name for path in tmp_path.iterdir()] == [CONFIG_NAME]
 
 
+def test_two_writers_of_one_folder_leave_one_whole_adapter(adapter: Adapter, folder: Path) -> None:
+    """Each starts while the other is between its two files."""
+    both = (adapter, another(adapter))
+    for _ in range(20):
+        writers = [threading.Thread(target=one.save_pretrained, args=(folder,)) for one in both]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        found = Adapter.from_pretrained(folder)
+        assert same(found, both[0]) or same(found, both[1])
+        assert sorted(path.name for path in folder.iterdir()) == [WEIGHTS_NAME, CONFIG_NAME]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(adapter: Adapter, folder: Path) -> None:
+    (folder / f".{WEIGHTS_NAME}.99999.tmp").write_bytes(b"half")
+    (folder / f".{CONFIG_NAME}.99999.tmp").write_bytes(b"half")
+    adapter.save_pretrained(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [WEIGHTS_NAME, CONFIG_NAME]
+
+
 def test_parts_of_different_models_make_no_adapter(adapter: Adapter) -> None:
     with pytest.raises(UserError, match=r"embedding of \(3, 4\) layers x heads and a selection of \(3, 5\)"):
         Adapter(adapter.embedding, HeadSelection(torch.zeros(3, 5)))

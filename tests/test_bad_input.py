@@ -302,6 +302,23 @@ def test_a_mistake_gives_exit_code_2_and_one_plain_line_and_changes_no_file(
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("verb", ["generate words.jsonl", "tasks check words.jsonl", "doctor"])
+def test_a_model_whose_file_is_cut_off_is_a_mistake(
+    run: Run, tmp_path: Path, tiny_folders: dict[str, Path], verb: str, name: str
+) -> None:
+    if (verb, name) == ("tasks check words.jsonl", "model.safetensors"):
+        pytest.skip("tasks check reads no weights")
+    shutil.copytree(tiny_folders["llama"], tmp_path / "cut")
+    whole = (tmp_path / "cut" / name).read_bytes()
+    (tmp_path / "cut" / name).write_bytes(whole[: len(whole) // 2])
+    done = run(f"{verb} --model cut")
+    assert done.code == 2, done.err
+    *_, last = done.err.splitlines()
+    assert last.startswith("site-interp: Cannot load the model 'cut': its files are damaged or incomplete (")
+    assert last.endswith("Copy or fetch it again.")
+
+
 @pytest.mark.parametrize("name", ADAPTERS)
 @pytest.mark.parametrize("verb", ["eval adapter", "generate words.jsonl --adapter adapter"])
 def test_a_damaged_adapter_is_a_mistake_of_every_verb_that_takes_one(
@@ -415,7 +432,7 @@ def test_one_bad_task_leaves_the_other_fits_alone(run: Run, tmp_path: Path, llam
     assert "failed: Cannot draw an embedding prompt of 4 shots" in few
     assert "file/long" in long
     assert "longer than the context" in long
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file-words__seed-0"]
+    assert [path.name for path in (tmp_path / "new").glob("[!.]*")] == ["file-words__seed-0"]
     assert Adapter.from_pretrained(tmp_path / "new" / "file-words__seed-0", llama).embedding.task == "file/words"
     assert "file/words" in done.out
 
@@ -450,7 +467,7 @@ def test_fit_continues_where_it_was_stopped(run: Run, tmp_path: Path, monkeypatc
     assert "file/words" in done.out
     assert "file/words site" not in done.err, "what is there was fitted again"
     assert before.items() <= contents(tmp_path / "new").items()
-    assert len(list((tmp_path / "new").iterdir())) == 2
+    assert len(list((tmp_path / "new").glob("[!.]*"))) == 2
 
 
 MARKUP = "[red]x[/red][/] :smile: [link=a]"

@@ -22,6 +22,7 @@ from site_interp.adapter import Adapter
 from site_interp.baselines import ICL, SITE, ZeroShot
 from site_interp.cli import main
 from site_interp.evaluation import evaluate
+from site_interp.files import locked
 from site_interp.generation import generate
 from site_interp.model import Model
 from site_interp.prompts import CHAT, QA
@@ -268,7 +269,7 @@ def test_fit_of_several_saves_each_in_a_folder_and_lists_them_as_json(
     assert [(row["task"], row["seed"]) for row in shown] == [
         ("file/words", 0), ("file/words", 1), ("bundled/antonym", 0), ("bundled/antonym", 1)
     ]  # fmt: skip
-    assert {path.name for path in (tmp_path / "many").iterdir()} == {Path(row["folder"]).name for row in shown}
+    assert {path.name for path in (tmp_path / "many").glob("[!.]*")} == {Path(row["folder"]).name for row in shown}
     for row in shown:
         adapter = Adapter.from_pretrained(row["folder"], llama)
         assert (adapter.embedding.task, adapter.selection.seed) == (row["task"], row["seed"])
@@ -523,6 +524,63 @@ def test_help_and_version_come_within_a_second(option: str) -> None:
     pytest.fail(f"{option} took {min(spent):.2f} s")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the streams")
+@pytest.mark.parametrize("words", ["tasks list", "--version", "models", "tasks check antonym"])
+def test_a_closed_output_is_one_sentence_and_exit_code_2(words: str) -> None:
+    done = in_shell(f"{words} >&-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "site-interp: Cannot write the output: stdout is closed. Open it, or send it to a file.\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the streams")
+def test_a_closed_input_is_an_empty_one(tiny: str) -> None:
+    done = in_shell(f"generate --model '{tiny}' <&-")
+    assert done.returncode == 2
+    assert done.stderr.startswith("site-interp: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_signs_that_an_encoding_lacks_are_written_as_escapes(tmp_path: Path) -> None:
+    rows = "".join(f"🍏 {i},häll\n" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"input,output\n{rows}", encoding="utf-8")
+    done = in_shell(f"tasks show '{tmp_path / 't.csv'}'", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "\\U0001f34f" in done.stdout
+    assert "h\\xe4ll" in done.stdout
+
+
+def in_shell(words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A command in a shell of its own."""
+    return subprocess.run(
+        f"'{sys.executable}' -m site_interp {words}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_two_fits_on_one_folder_are_kept_apart(run: Run, words: Path, tiny: str) -> None:
+    with locked(Path("out")):
+        refused = run(f"fit --task words.jsonl --seeds 0,1 --out out {QUICK} --model", tiny)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith("another process is writing there. Wait for it to end or choose another --out.\n")
+    assert [path.name for path in Path("out").iterdir()] == [".lock"]
+    assert run(f"fit --task words.jsonl --seeds 0,1 --out out {QUICK} --model", tiny).code == 0
+
+
+def test_a_task_whose_answer_is_too_long_leaves_the_others_alone(run: Run, words: Path, tiny: str) -> None:
+    rows = [{"input": f"{word} ba", "output": " ".join(WORDS * 9) if word == "aa" else "ba"} for word in WORDS[:40]]
+    Path("long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("run --task words.jsonl --task long.jsonl --method icl --n-shots 2 --n-test 30 --out out --model", tiny)
+    assert done.code in (0, 1), done.err
+    found = {(r.task, r.status) for r in read_results(Path("out")) if r.method == "icl"}
+    assert ("file/words", "ok") in found
+    assert {status for task, status in found if task == "file/long"} & {"ok", "inapplicable", "failed"}
+
+
 def test_an_interrupt_exits_130_and_keeps_what_is_finished(words: Path, tiny: str, tmp_path: Path) -> None:
     arguments = ["run", "--task", "words.jsonl", "--n-test", "4", *QUICK.replace("6", "9999").split()]
     stderr = tmp_path / "err"
@@ -534,7 +592,8 @@ def test_an_interrupt_exits_130_and_keeps_what_is_finished(words: Path, tiny: st
     process.join(PATIENCE)
     assert process.exitcode == 130
     assert stderr.read_text().endswith(
-        "\nsite-interp: interrupted; finished units are kept, the same command continues.\n"
+        "\nsite-interp: interrupted; what is finished in an output folder is kept, "
+        "and the same command continues there.\n"
     )
     assert "Traceback" not in stderr.read_text()
     found = {(r.method, r.status) for r in read_results(tmp_path / "kept")}

@@ -19,6 +19,8 @@ CALLS = {
     "si.inject(m, None)": "Cannot inject nothing",
     "si.inject(m, [a])": "give an Adapter",
     "si.inject(m, si.Intervention([1], [2]))": "give an Adapter",
+    "si.evaluate(m, 'antonym', [si.ZeroShot()])": "give a Task",
+    "si.embed_task(m, 'antonym')": "give a Task",
     "si.evaluate(m, t, si.ZeroShot())": "give a list of methods",
     "si.evaluate(m, t, ['zero_shot'])": "give a list of methods",
     "si.evaluate(m, t, 'icl')": "give a list of methods",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from site_interp import store
+from site_interp import files, store
 from site_interp.errors import UserError
 from site_interp.metrics import METRICS, Metric
 from site_interp.records import Record
@@ -214,7 +214,7 @@ def test_an_error_inside_the_block_passes_unchanged_and_frees_the_folder(
         locks.append(FileLock(path))
         return locks[-1]
 
-    monkeypatch.setattr(store, "FileLock", watched)
+    monkeypatch.setattr(files, "FileLock", watched)
     with open_results(tmp_path):
         assert locks[0].is_locked
     with pytest.raises(FileNotFoundError, match="mine"), open_results(tmp_path):

@@ -131,6 +131,7 @@ def test_very_long_inputs_are_a_warning(tmp_path: Path) -> None:
         found = check_pairs(tmp_path, [*CLEAN, ("a" * n, "x")])["long inputs"]
         assert found.level == level
         assert f"{n:,} at most" in found.message
+        assert check_pairs(tmp_path, [*CLEAN, ("x", "a" * n)])["long inputs"].level == level
 
 
 def test_answers_that_begin_others_are_found_as_prefix_match_compares_them(tmp_path: Path) -> None:

@@ -186,6 +186,13 @@ def test_missing_files_other_kinds_and_folders_are_refused(tmp_path: Path) -> No
         load_task(tmp_path)
 
 
+def test_a_missing_column_is_told_beside_the_first_of_many(tmp_path: Path) -> None:
+    names = [f"c{index}" for index in range(200)]
+    path = write(tmp_path, "t.csv", f"{','.join(names)}\n{','.join(names)}\n")
+    with pytest.raises(UserError, match=r"no column 'input'; its columns are 'c0', .*'c11' and 188 more\. "):
+        load_task(path)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 @pytest.mark.timeout(20)
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The application: verbs, exit codes, and how errors reach the user."""
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,24 @@ def _root(
     """Find the attention heads a task lives in, and switch the task on without a prompt."""
 
 
+def _check_streams() -> None:
+    """A closed stdin is an empty one, a closed stdout is an error; what an encoding lacks is written as an escape."""
+    if sys.stdout is None:
+        if sys.stderr is not None:
+            print(
+                "site-interp: Cannot write the output: stdout is closed. Open it, or send it to a file.",
+                file=sys.stderr,
+            )
+        raise SystemExit(2)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process lives
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code.
 
@@ -62,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: Words after the program's name; by default those of the process.
     """
+    _check_streams()
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="site-interp", standalone_mode=False)
         sys.stdout.flush()
@@ -90,5 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise SystemExit(2) from None
         raise
     if code == INTERRUPTED:
-        print("\nsite-interp: interrupted; finished units are kept, the same command continues.", file=sys.stderr)
+        print(
+            "\nsite-interp: interrupted; what is finished in an output folder is kept, and the same "
+            "command continues there.",
+            file=sys.stderr,
+        )
     raise SystemExit(code if isinstance(code, int) else 0)

@@ -62,7 +62,7 @@ def fit_verb(
     from site_interp.baselines import PRESETS, SITE
     from site_interp.experiments.fit_units import check_place
     from site_interp.experiments.plan import describe_minutes, plan_units, seconds_per_token, token_cost
-    from site_interp.files import check_writable, json_line
+    from site_interp.files import check_writable, json_line, locked
     from site_interp.prompts import load_template
 
     method = SITE(n_prompts, n_shots, fitting, load_template(template), budget)
@@ -79,10 +79,10 @@ def fit_verb(
             fits = [{"task": unit.task.name, "seed": unit.seed} for unit in units]
             print(json_line({"fits": fits, "out": str(out), "minutes": round(seconds / 60, 2)}))
         return
-    for unit in units:
-        check_place(unit, _folder(out, unit, len(units)))
     used = preset if fitting == PRESETS[preset] else None
-    with progress_bar(total) as progress:
+    with locked(out), progress_bar(total) as progress:
+        for unit in units:
+            check_place(unit, _folder(out, unit, len(units)))
         adapters, reasons = _fit(loaded, units, out, progress, preset=used)
     if as_json:
         print(json_line([_values(*pair) for pair in adapters]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from site_interp.baselines import ICL, SITE, Echo, Majority, Method
+from site_interp.errors import UserError
 from site_interp.evaluation import MAX_ROWS, check_seeds
 from site_interp.model import Model
 from site_interp.prefixes import FORWARD_START
@@ -16,8 +17,8 @@ from site_interp.tasks import Task
 
 # One token of n rows, in tokens of a long prompt: starting (reading the weights), then so much for each row. Starting a
 # forward is FORWARD_START. Measured by benchmarks/costs.py.
-FORWARD_ROW = 1.3
-STEP_START, STEP_ROW = 80.0, 3.0
+FORWARD_ROW = 1.4
+STEP_START, STEP_ROW = 94.0, 3.3
 # Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little.
 FITTED_TOGETHER = 10
 USUAL_ANSWER = 12  # tokens a row is decoded for, early stops included
@@ -140,7 +141,15 @@ def _forward(n_rows: int, n_forwards: int | float) -> float:
 
 
 def _mean_tokens(model: Model, texts: Sequence[str]) -> float:
-    return sum(len(model.token_ids(text)) for text in texts) / max(len(texts), 1)
+    return sum(_n_tokens(model, text) for text in texts) / max(len(texts), 1)
+
+
+def _n_tokens(model: Model, text: str) -> int:
+    """Tokens of a text; one that the model cannot take is refused when its unit runs, not while costs are counted."""
+    try:
+        return len(model.token_ids(text))
+    except UserError:
+        return model.n_ctx
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from site_interp.errors import UserError, did_you_mean
 from site_interp.model.bundled import bundled_model_path, bundled_models
@@ -105,8 +106,8 @@ def _from_files(
             inner = AutoModelForCausalLM.from_pretrained(
                 folder, revision=revision, dtype=dtype, attn_implementation="eager"
             )
-    except (OSError, ValueError) as error:
-        raise unreachable(name, error) from None
+    except (OSError, ValueError, SafetensorError) as error:
+        raise unreachable(name, error, folder) from None
     return inner.to(device).eval(), tokenizer, folder  # type: ignore[arg-type]
 
 
@@ -123,9 +124,12 @@ def refuse_misspelt(name: str) -> None:
         raise UserError(f"Cannot load the model {name!r}: bundled are {', '.join(known)}. {hint}")
 
 
-def unreachable(name: str, error: Exception) -> UserError:
-    """The refusal of a name under which no files are found, with the nearest bundled names."""
+def unreachable(name: str, error: Exception, folder: str) -> UserError:
+    """The refusal of files that cannot be read, or of a name under which none are found, with the nearest names."""
     reason = str(error).strip().splitlines()[0]
+    if (Path(folder) / "config.json").is_file():
+        cure = f"Remove {folder}, and it is fetched again" if name in bundled_models() else "Copy or fetch it again"
+        return UserError(f"Cannot load the model {name!r}: its files are damaged or incomplete ({reason}). {cure}.")
     return UserError(
         f"Cannot load the model {name!r}: it is neither bundled ({', '.join(bundled_models())}), nor a readable "
         f"folder, nor a Hugging Face id within reach ({reason}).{did_you_mean(name, bundled_models())}"

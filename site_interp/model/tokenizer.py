@@ -27,7 +27,7 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> tuple[Any, int]
             tokenizer = AutoTokenizer.from_pretrained(folder, revision=revision)
             config = AutoConfig.from_pretrained(folder, revision=revision)
     except (OSError, ValueError) as error:
-        raise unreachable(name, error) from None
+        raise unreachable(name, error, folder) from None
     return tokenizer, config.get_text_config().max_position_embeddings
 
 

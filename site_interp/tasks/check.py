@@ -202,11 +202,14 @@ def _majority(task: Task) -> Finding:
 
 
 def _lengths(task: Task) -> Finding:
-    texts = _longest_first(e.input for e in all_examples(task))
+    examples = all_examples(task)
+    texts = _longest_first(e.input for e in examples)
     middle = int(statistics.median(map(len, texts)))
     shown = f"Inputs have {middle:,} characters at the median and {len(texts[0]):,} at most"
-    long = [text for text in texts if len(text) > LONG_INPUT]
-    message = f"{shown}; those above {LONG_INPUT:,} may not fit into a context. Check with --model."
+    long = [
+        text for text in _longest_first([*texts, *(a for e in examples for a in e.answers)]) if len(text) > LONG_INPUT
+    ]
+    message = f"{shown}; inputs and answers above {LONG_INPUT:,} may not fit into a context. Check with --model."
     return finding("long inputs", "warning", message, long, fine=f"{shown}.")
 
 

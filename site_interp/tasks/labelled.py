@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from site_interp.errors import UserError
 from site_interp.tasks.task import Example, Task
 
 
@@ -18,6 +19,8 @@ class Labelled:
     """
 
     def __init__(self, task: Task) -> None:
+        if not isinstance(task, Task):
+            raise UserError(f"Cannot use {task!r} as a task: give a Task, such as load_task('antonym').")
         self._task = task
         self._train_seen: set[int] = set()
         self._valid_seen: set[int] = set()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from site_interp.errors import UserError
 from site_interp.tasks.task import Row
 
+SHOWN_COLUMNS = 12  # of a file with many, in an error
+
 
 @dataclass(frozen=True)
 class Record:
@@ -40,7 +42,9 @@ class Columns:
         where = f"Cannot load a task from {record.source!r}: {record.place}"
         for column in (self.input, self.output):
             if column not in record.values:
-                found = ", ".join(repr(key) for key in record.values) or "none"
+                names = [repr(key) for key in record.values]
+                more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
+                found = (", ".join(names[:SHOWN_COLUMNS]) or "none") + more
                 raise UserError(
                     f"{where} has no column {column!r}; its columns are {found}. Say which to read with input_column "
                     "and output_column (--input-column, --output-column)."
