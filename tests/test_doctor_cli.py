@@ -78,8 +78,9 @@ def test_a_sound_model_exits_0_with_a_table_of_versions_and_one_of_checks(doctor
     assert (result, allowed) == ("pass", "1e-05")
     assert float(deviation) <= 1e-5
     assert done.row("sliding window") == ["skipped"]
-    assert "sliding window: all this holds for a prompt longer than the window. no layer has a sliding" in done.out
-    assert done.out.endswith("No check failed.\n")
+    told = "sliding window (all this holds for a prompt longer than the window) skipped: no layer has a sliding window"
+    assert done.out.endswith(f"{told}\nNo check failed.\nWhat each check compared is in --json.\n")
+    assert "(padding on the left changes nothing)" not in done.out, "what passed is in the table"
     assert done.err.startswith("[  0%] loading /")
     assert "[  6%] load: pass" in done.err
 
@@ -120,7 +121,7 @@ def test_versions_under_which_loading_itself_breaks_are_a_failed_check_and_not_a
     done = doctor()
     assert done.code == 1
     assert done.row("load") == ["FAIL"]
-    assert "load: the model can be loaded. TypeError: boot_transformers() got an unexpected keyword" in done.out
+    assert "load (the model can be loaded) fail: TypeError: boot_transformers() got an unexpected keyword" in done.out
     assert "transformer-lens" in done.out
     assert "1 of 1 checks failed." in done.out
 
