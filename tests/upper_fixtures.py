@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
@@ -91,6 +92,7 @@ def start_command(arguments: Sequence[str], stderr: Path, folder: Path) -> BaseP
 def _command(arguments: Sequence[str], stderr: str, folder: str) -> None:
     os.chdir(folder)
     os.environ["HF_HUB_OFFLINE"] = "1"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started deaf to it
     written = os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(written, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
