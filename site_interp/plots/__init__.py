@@ -4,8 +4,37 @@ Texts that come from outside (task names, titles) are escaped, because plotly re
 """
 
 from site_interp.plots.accuracy import AccuracyRow, accuracy_bars
+from site_interp.plots.alphas import alpha_distribution
+from site_interp.plots.catalogue import CatalogueRow, head_catalogue
+from site_interp.plots.curve_parts import CurveBand, CurveLine, CurvePanel
+from site_interp.plots.dendrogram import Joint, dendrogram_joints
 from site_interp.plots.fitting import fitting_curve
-from site_interp.plots.heads import head_map
-from site_interp.plots.style import METHOD_COLOURS, method_colour
+from site_interp.plots.heads import effect_map, head_map
+from site_interp.plots.intervals import interval_bars
+from site_interp.plots.matrix import task_matrix
+from site_interp.plots.patching import patching_curve, patching_curves
+from site_interp.plots.style import METHOD_COLOURS, RANKING_COLOURS, method_colour, ranking_colour
 
-__all__ = ["METHOD_COLOURS", "AccuracyRow", "accuracy_bars", "fitting_curve", "head_map", "method_colour"]
+__all__ = [
+    "METHOD_COLOURS",
+    "RANKING_COLOURS",
+    "AccuracyRow",
+    "CatalogueRow",
+    "CurveBand",
+    "CurveLine",
+    "CurvePanel",
+    "Joint",
+    "accuracy_bars",
+    "alpha_distribution",
+    "dendrogram_joints",
+    "effect_map",
+    "fitting_curve",
+    "head_catalogue",
+    "head_map",
+    "interval_bars",
+    "method_colour",
+    "patching_curve",
+    "patching_curves",
+    "ranking_colour",
+    "task_matrix",
+]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from site_interp.plots.style import FLOOR_DASHES, finished, method_colour, panels, task_labels
+from site_interp.plots.style import FLOOR_DASHES, finished, label_height, method_colour, panels, task_labels
 
 TASKS_PER_ROW = 12
 GROUP_WIDTH = 0.8  # share of a task's room that its bars fill
@@ -50,10 +50,10 @@ def accuracy_bars(rows: Sequence[AccuracyRow], *, title: str | None = None, metr
     lined = [method for method in methods if method in FLOOR_DASHES]
     source, labels = task_labels(tasks)
     slanted = len(tasks) > 5
-    label_height = round(4.5 * max(map(len, labels))) + 15 if slanted else 25
+    room = label_height(labels) if slanted else 25
     left = max(70, 6 * max(map(len, labels[::TASKS_PER_ROW])) - 25) if slanted else 70
     n_panels = math.ceil(len(tasks) / TASKS_PER_ROW)
-    figure, plot_height = panels(n_panels, 1, panel_height=240 if n_panels > 1 else 320, gap=label_height + 15)
+    figure, plot_height = panels(n_panels, 1, panel_height=240 if n_panels > 1 else 320, gap=room + 15)
     named: set[str] = set()
     for panel in range(n_panels):
         part = slice(panel * TASKS_PER_ROW, (panel + 1) * TASKS_PER_ROW)
@@ -65,7 +65,7 @@ def accuracy_bars(rows: Sequence[AccuracyRow], *, title: str | None = None, metr
             figure.add_trace(trace.update(legendgroup=method, showlegend=bool(own) and method not in named), **place)
             named |= {method} if own else set()
         figure.update_xaxes(tickvals=list(range(len(shown))), ticktext=labels[part], **place)
-    finished(figure, title, plot_height=plot_height, bottom=label_height + 30, left=left, n_legend=len(methods))
+    finished(figure, title, plot_height=plot_height, bottom=room + 30, left=left, n_legend=len(methods))
     figure.update_xaxes(
         range=[-0.5, min(len(tasks), TASKS_PER_ROW) - 0.5],
         tickangle=-35 if slanted else 0,
