@@ -27,21 +27,43 @@ if TYPE_CHECKING:
     from site_interp.embedding import TaskEmbedding, embed_task
     from site_interp.errors import UserError
     from site_interp.evaluation import evaluate
+    from site_interp.experiments.overlap import overlap, seed_stability
+    from site_interp.experiments.patch import rankings
+    from site_interp.experiments.patch_summary import curve_panel
+    from site_interp.experiments.transfer import TransferSettings
+    from site_interp.experiments.transfer_summary import transfer
     from site_interp.fitting import fit_selection
     from site_interp.generation import generate, inject
     from site_interp.injection import Intervention, injecting
     from site_interp.model import Model, load_model
+    from site_interp.patching import (
+        CurveSet,
+        HeadEffects,
+        attention_by_role,
+        attribute_heads,
+        embedding_spread,
+        head_scores,
+        head_writes,
+        icl_ablation_curves,
+        necessity_curves,
+        rank_heads,
+        sufficiency_curves,
+        sweep_heads,
+    )
     from site_interp.prefixes import Prefixes, encode_prompts
     from site_interp.prompts import Template, load_template
     from site_interp.selection import FitSettings, HeadSelection
+    from site_interp.task_checks import check_named
     from site_interp.tasks import Example, Task, list_tasks, load_suite, load_task
 
 _HOMES = {
     "Adapter": "adapter",
     "Check": "doctor",
+    "CurveSet": "patching",
     "Echo": "baselines",
     "Example": "tasks",
     "FitSettings": "selection",
+    "HeadEffects": "patching",
     "HeadSelection": "selection",
     "ICL": "baselines",
     "Intervention": "injection",
@@ -52,14 +74,23 @@ _HOMES = {
     "Task": "tasks",
     "TaskEmbedding": "embedding",
     "Template": "prompts",
+    "TransferSettings": "experiments.transfer",
     "UserError": "errors",
     "ZeroShot": "baselines",
+    "attention_by_role": "patching",
+    "attribute_heads": "patching",
     "check_model": "doctor",
+    "check_named": "task_checks",
+    "curve_panel": "experiments.patch_summary",
     "embed_task": "embedding",
+    "embedding_spread": "patching",
     "encode_prompts": "prefixes",
     "evaluate": "evaluation",
     "fit_selection": "fitting",
     "generate": "generation",
+    "head_scores": "patching",
+    "head_writes": "patching",
+    "icl_ablation_curves": "patching",
     "inject": "generation",
     "injecting": "injection",
     "list_tasks": "tasks",
@@ -67,15 +98,25 @@ _HOMES = {
     "load_suite": "tasks",
     "load_task": "tasks",
     "load_template": "prompts",
+    "necessity_curves": "patching",
+    "overlap": "experiments.overlap",
+    "rank_heads": "patching",
+    "rankings": "experiments.patch",
+    "seed_stability": "experiments.overlap",
+    "sufficiency_curves": "patching",
+    "sweep_heads": "patching",
+    "transfer": "experiments.transfer_summary",
 }
 __all__ = [
     "ICL",
     "SITE",
     "Adapter",
     "Check",
+    "CurveSet",
     "Echo",
     "Example",
     "FitSettings",
+    "HeadEffects",
     "HeadSelection",
     "Intervention",
     "Majority",
@@ -84,14 +125,23 @@ __all__ = [
     "Task",
     "TaskEmbedding",
     "Template",
+    "TransferSettings",
     "UserError",
     "ZeroShot",
+    "attention_by_role",
+    "attribute_heads",
     "check_model",
+    "check_named",
+    "curve_panel",
     "embed_task",
+    "embedding_spread",
     "encode_prompts",
     "evaluate",
     "fit_selection",
     "generate",
+    "head_scores",
+    "head_writes",
+    "icl_ablation_curves",
     "inject",
     "injecting",
     "list_tasks",
@@ -99,7 +149,15 @@ __all__ = [
     "load_suite",
     "load_task",
     "load_template",
+    "necessity_curves",
+    "overlap",
     "plots",
+    "rank_heads",
+    "rankings",
+    "seed_stability",
+    "sufficiency_curves",
+    "sweep_heads",
+    "transfer",
 ]
 
 

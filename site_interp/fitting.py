@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from site_interp.embedding import TaskEmbedding
+from site_interp.errors import UserError
 from site_interp.fit_plan import FitPlan, FitRun, draw_plan
 from site_interp.injection import Intervention, injected_logits
 from site_interp.kept import KeptPrefixes, kept_bytes
@@ -95,6 +96,29 @@ def fit_selections(
         return _fit(model, runs, plans, settings, memory, progress)
 
 
+def fit_joint_selection(
+    model: Model,
+    runs: Sequence[FitRun],
+    *,
+    settings: FitSettings = PAPER,
+    memory: int = DEFAULT_MEMORY,
+    progress: Advance = lambda _: None,
+) -> HeadSelection:
+    """One alpha for several tasks, each with its own embedding: the mean of their losses is minimised.
+
+    What a task-specific alpha is set against (SITE, task-agnostic selection). Every step takes `batch_size` examples of
+    each task; the step with the lowest mean validation loss is kept. Arguments as in `fit_selections`.
+
+    Raises:
+        UserError: No run, or as in `fit_selections`.
+    """
+    if not runs:
+        raise UserError("Cannot fit one alpha for several tasks: no task was given. Give some.")
+    plans = [draw_plan(model, run, settings) for run in runs]
+    with model.frozen(), torch.enable_grad():
+        return _fit(model, runs, plans, settings, memory, progress, joint=True)[0]
+
+
 @dataclass(frozen=True)
 class _Row:
     """One prompt of one run in a batch."""
@@ -111,31 +135,42 @@ def _fit(
     settings: FitSettings,
     memory: int,
     progress: Advance,
+    *,
+    joint: bool = False,
 ) -> list[HeadSelection]:
+    """One selection for each run, or a single one that all of them share."""
     targets = torch.stack([run.embedding.mean for run in runs]).to(model.device, torch.float32)
-    logits = torch.zeros(len(runs), model.n_layers, model.n_heads, device=model.device, requires_grad=True)
-    optimizer = torch.optim.Adam([logits], lr=settings.lr)
+    n_alphas = 1 if joint else len(runs)
+    fitted = torch.zeros(n_alphas, model.n_layers, model.n_heads, device=model.device, requires_grad=True)
+    optimizer = torch.optim.Adam([fitted], lr=settings.lr)
     scratch = memory // 4  # for the rows of a step, and for encoding prompts
     validating = _Validation(model, plans, scratch)
-    losses: list[list[float]] = [[] for _ in runs]
-    validations: list[list[tuple[int, float, Tensor]]] = [[] for _ in runs]
+    losses: list[list[float]] = [[] for _ in range(n_alphas)]
+    validations: list[list[tuple[int, float, Tensor]]] = [[] for _ in range(n_alphas)]
     for first, last in _windows(model, plans, settings.n_steps, (memory - scratch - validating.n_bytes, scratch)):
         train = KeptPrefixes(model, _prompts(plans, first, last), scratch)
         for step in range(first, last):
             rows = [_Row(run, *item) for run, plan in enumerate(plans) for item in plan.steps[step]]
             optimizer.zero_grad()
+            logits = fitted.expand(len(runs), -1, -1)
             per_row = _losses(train, rows, targets, logits, scratch, backward=True)
             optimizer.step()
-            for run, loss in enumerate(_means(per_row, len(runs))):
-                losses[run].append(loss)
+            for index, loss in enumerate(_per_alpha(_means(per_row, len(runs)), n_alphas)):
+                losses[index].append(loss)
             if (step + 1) % settings.validate_every == 0 or step + 1 == settings.n_steps:
-                for run, loss in enumerate(validating.losses(targets, logits)):
-                    validations[run].append((step + 1, loss, logits[run].detach().clone()))
+                for index, loss in enumerate(_per_alpha(validating.losses(targets, logits), n_alphas)):
+                    validations[index].append((step + 1, loss, fitted[index].detach().clone()))
             progress(len(runs))
+    labels = [sum(run.labelled.n_used for run in runs)] if joint else [run.labelled.n_used for run in runs]
     return [
-        _selection(run, train_losses, validated, settings)
-        for run, train_losses, validated in zip(runs, losses, validations, strict=True)
+        _selection(run.seed, n_labels, (train_losses, validated), settings)
+        for run, n_labels, train_losses, validated in zip(runs, labels, losses, validations, strict=False)
     ]
+
+
+def _per_alpha(losses: Sequence[float], n_alphas: int) -> Sequence[float]:
+    """Losses of runs that each have their alpha, or the mean of those that share one."""
+    return losses if n_alphas == len(losses) else [sum(losses) / len(losses)]
 
 
 def _prompts(plans: Sequence[FitPlan], first: int, last: int) -> list[str]:
@@ -238,8 +273,13 @@ def _means(per_run: dict[int, list[float]], n_runs: int) -> list[float]:
 
 
 def _selection(
-    run: FitRun, losses: Sequence[float], validated: Sequence[tuple[int, float, Tensor]], settings: FitSettings
+    seed: int,
+    n_labels: int,
+    went: tuple[Sequence[float], Sequence[tuple[int, float, Tensor]]],
+    settings: FitSettings,
 ) -> HeadSelection:
+    """The kept step of (training losses, validations)."""
+    losses, validated = went
     step, _, logits = min(validated, key=lambda found: found[1]) if settings.checkpoint == "best" else validated[-1]
     trace = FitTrace(
         train_loss=tuple(losses),
@@ -247,4 +287,4 @@ def _selection(
         valid_loss=tuple(found[1] for found in validated),
         chosen_step=step,
     )
-    return HeadSelection(logits.cpu(), trace, settings, run.seed, run.labelled.n_used)
+    return HeadSelection(logits.cpu(), trace, settings, seed, n_labels)

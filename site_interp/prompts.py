@@ -149,7 +149,13 @@ def draw_embedding_prompts(
 
 
 def draw_icl_prompts(
-    labelled: Labelled, template: Template, inputs: Sequence[str], *, n_shots: int, seed: int
+    labelled: Labelled,
+    template: Template,
+    inputs: Sequence[str],
+    *,
+    n_shots: int,
+    seed: int,
+    shuffle_labels: bool = False,
 ) -> tuple[str, ...]:
     """One few-shot prompt per input, with fresh demonstrations for each and never the input itself.
 
@@ -161,6 +167,7 @@ def draw_icl_prompts(
         inputs: The queries.
         n_shots: Demonstrations in each prompt.
         seed: Decides the draw.
+        shuffle_labels: Give the demonstrations each other's answers: the same ones are shown, in another order.
 
     Raises:
         UserError: Fewer than `n_shots` + 1 training examples.
@@ -171,7 +178,12 @@ def draw_icl_prompts(
         chooser = random.Random(sub_seed(seed, f"demonstrations for {text}", labelled.task))
         drawn = chooser.sample(range(labelled.n_train), n_shots + 1)
         shown = [index for index in drawn if labelled.train_input(index) != text][:n_shots]
-        prompts.append(template.few_shot(labelled.train(shown), text))
+        demonstrations = labelled.train(shown)
+        if shuffle_labels:
+            answers = [example.answers for example in demonstrations]
+            chooser.shuffle(answers)
+            demonstrations = tuple(Example(e.input, a) for e, a in zip(demonstrations, answers, strict=True))
+        prompts.append(template.few_shot(demonstrations, text))
     return tuple(prompts)
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from site_interp.metrics import prefix_match, processed, strict_match
-from site_interp.prompts import Template
+from site_interp.prompts import QA, Template
 from site_interp.tasks import Task, load_task
 from site_interp.tasks.check import Finding, Level, all_examples, are_labels, check_source, check_task, finding
 from site_interp.tasks.load import bundled_name, read_source
@@ -14,9 +14,9 @@ ECHO = 0.2  # an echo above it hides what a method adds
 
 def check_named(
     name: str | Path,
-    template: Template,
+    template: Template = QA,
     *,
-    n_shots: int,
+    n_shots: int = 10,
     split_seed: int = 0,
     data_dir: Path | None = None,
     input_column: str | None = None,

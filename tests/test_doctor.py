@@ -20,6 +20,7 @@ from site_interp.doctor.subject import Subject
 from site_interp.errors import UserError
 from site_interp.injection import _Injector
 from site_interp.model import Model, load_model
+from site_interp.model.branches import _Grow
 from site_interp.model.model import Call
 from site_interp.prefixes import Prefixes
 
@@ -129,6 +130,11 @@ def method_as(owner: type, name: str, change: Callable[..., Any]) -> Callable[[p
     return apply
 
 
+def grow_from_the_last(_grow: Any, self: _Grow, _layer: Any, args: tuple[Any, ...]) -> Any:
+    hidden, *others = args
+    return (torch.cat([hidden, hidden[:, -1:].expand(-1, self.n, -1)], dim=1), *others)
+
+
 def scaled_logits(run_last: Any, self: Prefixes, *args: Any, **rest: Any) -> Any:
     logits, cache = run_last(self, *args, **rest)
     return 1.001 * logits, cache
@@ -163,6 +169,7 @@ LEFT, RIGHT, BATCH = "left-padded = unpadded", "right-padded = unpadded", "batch
 CACHE, PREFIX, INJECTED, JOINED = "cache on = off", "prefix path", "prefix path, injected", "prefixes joined"
 ZERO, ONE, OTHER = "alpha 0 = clean", "alpha 1 = replaced", "alpha 1 = other prompt"
 RECEIPT, PLAIN = "injection receipt", "plain transformers"
+BRANCHES = "branches = rows"
 BREAKAGES = {
     "the mask is ignored": Breakage(forward_as(without_mask), [LEFT, CACHE], [BATCH, RIGHT]),
     "rows leak into each other": Breakage(forward_as(neighbours_leak), [BATCH, LEFT, RIGHT], [PLAIN]),
@@ -198,6 +205,12 @@ BREAKAGES = {
         [RECEIPT],
         [ONE],
         "unnoticed: no forward, a position never reached",
+    ),
+    "a branch begins as another branch": Breakage(
+        method_as(_Grow, "__call__", grow_from_the_last),
+        [BRANCHES],
+        [RECEIPT, PLAIN],
+        "2 of ",
     ),
     "a BOS too many": Breakage(
         method_as(Model, "token_ids", lambda token_ids, self, text: [3, *token_ids(self, text)]),

@@ -334,3 +334,53 @@ def test_an_answer_that_merges_with_its_prompt_is_refused(llama: Any, task: Any)
     embedding = embed_task(llama, task, n_prompts=1, n_shots=1, template=Template(answer_prefix=""))
     with pytest.raises(UserError, match="merge into one token"):
         fit_selection(llama, task, embedding, settings=settings())
+
+
+def test_one_alpha_for_several_tasks_follows_the_sum_of_their_losses(model: Any, task: Any, embedding: Any) -> None:
+    """Against Adam written out, one prompt at a time; a single task gives what it gives alone."""
+    from site_interp.fit_plan import FitRun, draw_plan
+    from site_interp.fitting import fit_joint_selection, fit_selections
+    from site_interp.injection import Intervention, injected_logits
+    from site_interp.prefixes import encode_prompts
+    from site_interp.tasks import Labelled
+
+    other = replace(embedding, mean=embedding.mean.flip(0))
+    quick = settings(n_steps=4, batch_size=2, validate_every=2, checkpoint="last")
+    runs = [FitRun(embedding, Labelled(task), 0), FitRun(other, Labelled(replace(task, name="file/other")), 0)]
+    plans = [draw_plan(model, run, quick) for run in runs]
+    found = fit_joint_selection(model, runs, settings=quick)
+    assert found.trace is not None
+    logits = torch.zeros(model.n_layers, model.n_heads, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=quick.lr)
+    losses = []
+    with model.frozen(), torch.enable_grad():
+        for step in range(quick.n_steps):
+            optimizer.zero_grad()
+            per_task = []
+            for run, plan in zip(runs, plans, strict=True):
+                rows = [(encode_prompts(model, [prompt])[0], token) for prompt, token in plan.steps[step]]
+                per_row = [
+                    -injected_logits(one, Intervention(run.embedding.mean[None], logits.sigmoid()[None])).log_softmax(
+                        -1
+                    )[0, token]
+                    for one, token in rows
+                ]
+                per_task.append(sum(per_row) / len(per_row))
+            sum(per_task).backward()
+            optimizer.step()
+            losses.append(float(sum(per_task)) / 2)
+    assert found.trace.train_loss == pytest.approx(losses, abs=LOSS_TOLERANCE)
+    assert torch.allclose(found.logits, logits.detach(), atol=LOGIT_TOLERANCE)
+    assert found.n_labels == sum(run.labelled.n_used for run in runs)
+    alone = fit_selections(model, runs[:1], settings=quick)[0]
+    single = fit_joint_selection(model, runs[:1], settings=quick)
+    assert torch.allclose(single.logits, alone.logits, atol=LOGIT_TOLERANCE)
+    assert single.trace == alone.trace
+
+
+def test_one_alpha_for_no_task_is_refused(llama: Any) -> None:
+    from site_interp.errors import UserError
+    from site_interp.fitting import fit_joint_selection
+
+    with pytest.raises(UserError, match="no task was given"):
+        fit_joint_selection(llama, [])

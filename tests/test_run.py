@@ -152,7 +152,7 @@ def test_adapters_are_kept_with_their_unit_and_their_preset(llama: Model, whole:
         if unit.method.name == "site":
             adapter, notes = Adapter.from_pretrained_with_notes(adapter_folder(whole, unit))
             assert (adapter.embedding.task, adapter.selection.seed) == (unit.task.name, unit.seed)
-            assert (notes["unit_hash"], notes["preset"]) == (unit.hash, None)
+            assert (notes["unit_hash"], notes["preset"]) == (unit.fit_hash, None)
     assert (SITE().preset, quick_site().preset) == ("default", None)
 
 

@@ -16,8 +16,12 @@ from site_interp.cli.eval_verb import eval_verb
 from site_interp.cli.fit_verb import fit_verb
 from site_interp.cli.generate_verb import generate_verb
 from site_interp.cli.models_verb import models_verb
+from site_interp.cli.overlap_verb import overlap_verb
+from site_interp.cli.patch_verb import patch_verb
+from site_interp.cli.report_verb import report_verb
 from site_interp.cli.run_verb import run_verb
 from site_interp.cli.tasks_verb import tasks_app
+from site_interp.cli.transfer_verb import transfer_verb
 from site_interp.errors import UserError
 
 INTERRUPTED = 130  # exit code; typer turns an interrupt into it where nothing else does
@@ -34,6 +38,10 @@ app.command("run")(run_verb)
 app.command("fit")(fit_verb)
 app.command("eval")(eval_verb)
 app.command("generate")(generate_verb)
+app.command("patch")(patch_verb)
+app.command("transfer")(transfer_verb)
+app.command("overlap")(overlap_verb)
+app.command("report")(report_verb)
 app.command("models")(models_verb)
 app.command("doctor")(doctor_verb)
 app.add_typer(tasks_app, name="tasks")

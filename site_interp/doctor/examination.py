@@ -23,6 +23,7 @@ QUESTIONS = (
     Question("alpha 1 = replaced", "at strength 1 every layer's z is the target", injections.alpha_one_replaces_z),
     Question("alpha 1 = other prompt", "another prompt's heads give its logits", injections.alpha_one_gives_the_other),
     Question("injection receipt", "each row and layer is injected once, or it is an error", injections.receipt_counts),
+    Question("branches = rows", "many alphas on one prefix equal one row for each", injections.branches_equal_rows),
     Question("plain transformers", "log-probabilities are those without TransformerLens", forwards.equals_plain),
 )
 FULL_QUESTIONS = (

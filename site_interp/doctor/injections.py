@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from site_interp.branches import score_branches
 from site_interp.doctor.check import Finding
 from site_interp.doctor.subject import Subject, share
 from site_interp.embedding import head_outputs
@@ -103,6 +104,23 @@ def joined_prefixes_equal_full(subject: Subject) -> Finding:
     joined = [join_prefixes(subject.buckets)]
     off = max(_prefix_deviation(subject, joined), _injected_deviation(subject, joined))
     return Finding(off, subject.tolerance, f"{len(subject.rows)} prompts, plain and injected")
+
+
+@torch.no_grad()
+def branches_equal_rows(subject: Subject) -> Finding:
+    """Each prompt's own alpha, alone in the layers up to each, as branches of all prompts and as rows."""
+    if not subject.given.lean.serves:
+        return Finding(None, None, "every forward runs the bridge")
+    model = subject.given
+    prefixes = join_prefixes(encode_prompts(model, subject.prompts))
+    given = subject.intervention.rows(prefixes.rows)
+    layers = torch.arange(model.n_layers)
+    late = torch.stack([given.alpha[0] * (layers >= first)[:, None] for first in (0, model.n_layers // 2)])
+    answers = torch.zeros(len(prefixes), dtype=torch.long, device=model.device)
+    found = score_branches(prefixes, answers, given.target, late)
+    rows = [injected_logits(prefixes, Intervention(given.target, alpha[None])) for alpha in late]
+    expected = torch.stack([logits.log_softmax(dim=-1)[:, 0] for logits in rows], dim=1)
+    return Finding(share(found.branches, expected.cpu()), subject.tolerance, f"{len(late)} of {len(prefixes)} prompts")
 
 
 def _prefix_deviation(subject: Subject, batches: Sequence[Prefixes]) -> float:

@@ -89,7 +89,7 @@ def fit_together(
     fitted = [(unit, made, spent + seconds) for (unit, spent, _), made in zip(waiting, adapters, strict=True)]
     for unit, made, fit_seconds in fitted:
         if isinstance(made, Adapter):
-            told = {"unit_hash": unit.hash, "fit_seconds": fit_seconds, "preset": method.preset}
+            told = {"unit_hash": unit.fit_hash, "fit_seconds": fit_seconds, "preset": method.preset}
             made.save_pretrained(place(unit), **{**told, **notes})
     yield from fitted
 
@@ -125,6 +125,11 @@ def check_place(unit: Unit, folder: Path) -> None:
         )
 
 
+def is_kept(unit: Unit, folder: Path) -> bool:
+    """Whether a folder holds the adapter of this very unit."""
+    return _kept_adapter(unit, folder) is not None
+
+
 def _kept_adapter(unit: Unit, folder: Path) -> tuple[Adapter, float] | None:
     """The adapter an earlier, interrupted run saved for this very unit, with the seconds of its fit."""
     if not folder.is_dir():
@@ -133,7 +138,7 @@ def _kept_adapter(unit: Unit, folder: Path) -> tuple[Adapter, float] | None:
         adapter, notes = Adapter.from_pretrained_with_notes(folder)
     except UserError:
         return None  # half-written by a killed run: it is fitted again and replaced
-    return (adapter, notes["fit_seconds"]) if notes.get("unit_hash") == unit.hash else None
+    return (adapter, notes["fit_seconds"]) if notes.get("unit_hash") == unit.fit_hash else None
 
 
 def attempt(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -62,6 +62,11 @@ class Unit:
             seed=self.seed,
             n_test=len(self.task.test_examples(self.n_test)),
         )
+
+    @property
+    def fit_hash(self) -> str:
+        """The same for what is fitted, whatever it is scored on."""
+        return replace(self, n_test=0).hash
 
     @property
     def label(self) -> str:
@@ -124,19 +129,19 @@ def unit_cost(model: Model, unit: Unit) -> Cost:
         model, [template.few_shot([example], "") for example in task.train[:20]]
     )
     n_test = len(task.test_examples(unit.n_test))
-    answers = (USUAL_ANSWER + 1) * _forward(n_test, -(-n_test // MAX_ROWS))
+    answers = (USUAL_ANSWER + 1) * row_cost(n_test, -(-n_test // MAX_ROWS))
     if not isinstance(method, SITE):
         return Cost(0.0, 0.0, n_test * (long if isinstance(method, ICL) else short) + answers)
     fitting = method.fitting
     n_valid = min(fitting.n_valid, len(task.valid))
     prompts = (min(fitting.n_steps * fitting.batch_size, len(task.train)) + n_valid) * short
     steps = fitting.n_steps * (STEP_START / unit.together + STEP_ROW * fitting.batch_size)
-    validations = -(-fitting.n_steps // fitting.validate_every) * _forward(n_valid, 1 / unit.together)
+    validations = -(-fitting.n_steps // fitting.validate_every) * row_cost(n_valid, 1 / unit.together)
     return Cost(method.n_prompts * long, prompts + steps + validations, n_test * short + answers)
 
 
-def _forward(n_rows: int, n_forwards: int | float) -> float:
-    """One token of so many rows in so many forwards."""
+def row_cost(n_rows: int | float, n_forwards: int | float) -> float:
+    """One token of so many rows in so many forwards, in prefix tokens."""
     return FORWARD_START * n_forwards + FORWARD_ROW * n_rows
 
 
@@ -182,6 +187,7 @@ __all__ = [
     "Unit",
     "describe_minutes",
     "plan_units",
+    "row_cost",
     "seconds_per_token",
     "token_cost",
     "unit_cost",

@@ -1,5 +1,6 @@
 """The seam to TransformerLens and transformers: everything that knows a backend is in this folder."""
 
+from site_interp.model.branches import forward_branches
 from site_interp.model.bundled import bundled_models, is_cached
 from site_interp.model.caches import join_caches, select_rows
 from site_interp.model.decode import decode_greedy
@@ -7,6 +8,7 @@ from site_interp.model.fingerprint import Fingerprint
 from site_interp.model.load import load_model
 from site_interp.model.model import Call, Hook, Model
 from site_interp.model.padding import pad_left
+from site_interp.model.readout import project_heads, token_spans, token_text, unembed
 from site_interp.model.tokenizer import answer_ids, load_tokenizer
 
 __all__ = [
@@ -17,10 +19,15 @@ __all__ = [
     "answer_ids",
     "bundled_models",
     "decode_greedy",
+    "forward_branches",
     "is_cached",
     "join_caches",
     "load_model",
     "load_tokenizer",
     "pad_left",
+    "project_heads",
     "select_rows",
+    "token_spans",
+    "token_text",
+    "unembed",
 ]

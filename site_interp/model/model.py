@@ -151,6 +151,10 @@ class Model:
         """Name of the hook point of a layer's head outputs before W_O, [batch pos head d_head]."""
         return f"blocks.{layer}.attn.hook_z"
 
+    def hook_pattern(self, layer: int) -> str:
+        """Name of the hook point of a layer's attention, [batch head query key]."""
+        return f"blocks.{layer}.attn.hook_pattern"
+
     def forward(
         self, ids: Int[Tensor, "batch new"], mask: Int[Tensor, "batch all"], cache: Any = None, *, n_logits: int = 0
     ) -> tuple[Float[Tensor, "batch kept d_vocab"], Any]:
@@ -167,7 +171,7 @@ class Model:
         Returns:
             Logits in the model's dtype, and the cache with the new tokens.
         """
-        inputs = self._inputs(ids, mask, cache)
+        inputs = self.inputs(ids, mask, cache)
         if self.lean.serves:
             with self.lean.running():
                 out = self.inner(input_ids=ids, logits_to_keep=n_logits, **inputs)
@@ -179,10 +183,11 @@ class Model:
         """Keys and values of the first tokens of prompts, left padded, without logits where that is possible."""
         if self.lean.serves:
             with self.lean.running():
-                return self.inner.base_model(input_ids=ids, **self._inputs(ids, mask, None)).past_key_values
+                return self.inner.base_model(input_ids=ids, **self.inputs(ids, mask, None)).past_key_values
         return self.forward(ids, mask, n_logits=1)[1]
 
-    def _inputs(self, ids: Tensor, mask: Tensor, cache: Any) -> dict[str, Any]:
+    def inputs(self, ids: Tensor, mask: Tensor, cache: Any) -> dict[str, Any]:
+        """What a forward of the inner model is given beside the ids."""
         positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         return {"attention_mask": mask, "position_ids": positions, "past_key_values": cache, "use_cache": True}
 

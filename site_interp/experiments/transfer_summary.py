@@ -1,0 +1,211 @@
+"""Transfer matrices over tasks with their intervals and chance, as figures and as rows of a table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from site_interp.adapter import Adapter
+from site_interp.comparison import Interval, nested_mean
+from site_interp.errors import UserError
+from site_interp.experiments.transfer import Column, TransferSettings, measure_column
+from site_interp.metrics import Metric
+from site_interp.model import Model
+from site_interp.prefixes import DEFAULT_MEMORY
+from site_interp.progress import Advance, advancing
+from site_interp.tasks import Task
+
+Array = npt.NDArray[np.float64]
+ENOUGH = 0.1  # a diagonal below says nothing about the share of it that another task's heads reach
+MATRIX_KINDS = {
+    "soft": "alpha of the source, embedding of the target",
+    "top_k": "top heads of the source, embedding of the target",
+    "counterpart": "embedding of the source, alpha of the target",
+}
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Scores of every source on every target, over seeds.
+
+    Args:
+        tasks: Rows (sources) and columns (targets).
+        metric: What is scored.
+        k: Heads of a top-k mask.
+        n_seeds: Seeds.
+        matrices: For each kind its intervals by (source, target).
+        own, shuffled, joint: For each target its own heads, the same alphas on random heads, one alpha for all tasks.
+    """
+
+    tasks: tuple[str, ...]
+    metric: Metric
+    k: int
+    n_seeds: int
+    matrices: Mapping[str, Mapping[tuple[str, str], Interval]]
+    own: Mapping[str, Interval]
+    shuffled: Mapping[str, Interval]
+    joint: Mapping[str, Interval]
+
+    def values(self, kind: str) -> Array:
+        """Raw scores [source target]."""
+        found = self.matrices[kind]
+        return np.array([[found[source, target].value for target in self.tasks] for source in self.tasks])
+
+    def relative(self, kind: str) -> Array:
+        """Scores as a share of the target's own [source target]; nan where its own is not above 0.1."""
+        raw = self.values(kind)
+        own = np.diag(raw)
+        return raw / np.where(own > ENOUGH, own, np.nan)[None, :]
+
+    def diagonal_wins(self, kind: str) -> list[str]:
+        """Targets on which no other source scores higher than their own heads."""
+        raw = self.values(kind)
+        return [task for place, task in enumerate(self.tasks) if raw[place, place] >= raw[:, place].max()]
+
+
+def summarise_transfer(columns: Sequence[Column], metric: Metric = "first_token") -> Transfer:
+    """Intervals over examples and seeds of everything that was measured."""
+    tasks = tuple(dict.fromkeys(column.target for column in columns))
+    rows: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
+    for column in columns:
+        shuffled = [row.scores[metric] for row in column.rows if row.kind == "shuffled"]
+        if shuffled:
+            rows.setdefault(("shuffled", "", column.target), []).append(tuple(np.mean(shuffled, axis=0).tolist()))
+        for row in column.rows:
+            if row.kind != "shuffled":
+                rows.setdefault((row.kind, row.source, column.target), []).append(row.scores[metric])
+    intervals = {key: nested_mean({key[2]: several}) for key, several in rows.items()}
+    return Transfer(
+        tasks,
+        metric,
+        columns[0].k,
+        len({column.seed for column in columns}),
+        {
+            kind: {(source, target): intervals[kind, source, target] for source in tasks for target in tasks}
+            for kind in MATRIX_KINDS
+        },
+        {task: intervals["soft", task, task] for task in tasks},
+        {task: intervals["shuffled", "", task] for task in tasks if ("shuffled", "", task) in intervals},
+        {task: intervals["joint", "", task] for task in tasks if ("joint", "", task) in intervals},
+    )
+
+
+def transfer(
+    model: Model,
+    tasks: Sequence[Task],
+    adapters: Sequence[Adapter],
+    *,
+    settings: TransferSettings = TransferSettings(),  # noqa: B008 - a frozen value
+    memory: int = DEFAULT_MEMORY,
+    progress: Advance | None = None,
+) -> Transfer:
+    """The heads of each task on every other, with the target's own embedding, and the other way round.
+
+    Args:
+        model: Left as it is.
+        tasks: Two or more.
+        adapters: One for each task, all of one seed.
+        settings: What is measured; one alpha for all tasks is fitted by `site-interp transfer` only.
+        memory: Budget in bytes, beside the model.
+        progress: Called with the targets done; by default a bar is shown.
+
+    Raises:
+        UserError: Fewer than two tasks, a task without its adapter, or adapters of another model.
+
+    Example:
+        found = transfer(model, [task_a, task_b], [adapter_a, adapter_b])
+        found.values("soft")  # [source target]
+    """
+    if len({task.name for task in tasks}) < 2:
+        raise UserError("Cannot transfer heads between fewer than two tasks. Give two or more.")
+    sources = {adapter.embedding.task: adapter for adapter in adapters}
+    sources = {task.name: sources[task.name] for task in tasks if task.name in sources}
+    with advancing(len(tasks), "transferring", progress) as advance:
+        columns = []
+        for task in tasks:
+            columns.append(measure_column(model, task, sources, settings=settings, memory=memory))
+            advance(1)
+    return summarise_transfer(columns)
+
+
+Figures = dict[str, tuple[Any, dict[str, Any]]]
+
+
+def make_figures(transfer: Transfer, model: str) -> Figures:
+    """The matrices, their shares of the diagonal, and own against joint and shuffled alphas."""
+    from site_interp.plots import interval_bars, task_matrix
+
+    names = [_short(task) for task in transfer.tasks]
+    words: dict[str, Any] = {"row_title": "source of the heads", "column_title": "target task"}
+    numbers = transfer_values(transfer, model)
+    figures: Figures = {}
+    for kind, meaning in MATRIX_KINDS.items():
+        row_title = "source of the embedding" if kind == "counterpart" else words["row_title"]
+        label = "first token right" if transfer.metric == "first_token" else "log-probability, nats"
+        title = f"{model}: {meaning}" + (f" (k = {transfer.k})" if kind == "top_k" else "")
+        figures[f"transfer_{kind}"] = (
+            task_matrix(
+                transfer.values(kind),
+                names,
+                names,
+                row_title=row_title,
+                column_title=words["column_title"],
+                label=label,
+                title=title,
+            ),
+            {**numbers, "kind": kind, "values": transfer.values(kind).tolist()},
+        )
+    share = transfer.relative("soft")
+    figures["transfer_relative"] = (
+        task_matrix(
+            share, names, names, **words, label="share of the target's own", high=1,
+            title=f"{model}: alpha of the source, as a share of the target's own",
+        ),
+        {**numbers, "kind": "soft, share of the diagonal", "values": share.tolist()},
+    )  # fmt: skip
+    bars = [(f"{name}, {what}", by_task[task], colour)
+            for task, name in zip(transfer.tasks, names, strict=True)
+            for what, by_task, colour in (("own", transfer.own, "#0072b2"), ("joint", transfer.joint, "#56b4e9"),
+                                          ("shuffled", transfer.shuffled, "#9aa0a6")) if task in by_task]  # fmt: skip
+    figures["transfer_joint"] = (
+        interval_bars(
+            [interval.value for _, interval, _ in bars],
+            [interval.low for _, interval, _ in bars],
+            [interval.high for _, interval, _ in bars],
+            [name for name, _, _ in bars],
+            colours=[colour for _, _, colour in bars],
+            ylabel="first token right",
+            title=f"{model}: own alpha, one alpha for all tasks, and shuffled alphas",
+        ),
+        numbers,
+    )
+    return figures
+
+
+def transfer_values(transfer: Transfer, model: str) -> dict[str, Any]:
+    """Everything as JSON values."""
+
+    def interval(one: Interval) -> dict[str, Any]:
+        return {"value": one.value, "ci_low": one.low, "ci_high": one.high, "n": one.n}
+
+    return {
+        "model": model,
+        "metric": transfer.metric,
+        "tasks": transfer.tasks,
+        "k": transfer.k,
+        "n_seeds": transfer.n_seeds,
+        "cells": [
+            {"kind": kind, "source": source, "target": target, **interval(found)}
+            for kind, cells in transfer.matrices.items()
+            for (source, target), found in cells.items()
+        ],
+        "own": {task: interval(found) for task, found in transfer.own.items()},
+        "shuffled": {task: interval(found) for task, found in transfer.shuffled.items()},
+        "joint": {task: interval(found) for task, found in transfer.joint.items()},
+    }
+
+
+def _short(task: str) -> str:
+    return task.split("/", 1)[-1]
