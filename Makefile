@@ -3,6 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 RUN := .venv/bin/python -m
 DEMO_TASKS := antonym capitalize country-capital next_item present-past
+WHY_TASKS := capitalize capitalize_first_letter antonym synonym present-past singular-plural country-capital \
+	country-currency english-french english-german choose_first_of_3 animal_v_object_3
+WHY := $(addprefix --task ,$(WHY_TASKS)) --seeds 0-2 --out runs/why
 DEMO ?= run $(addprefix --task ,$(DEMO_TASKS)) --n-test 50 --out runs/demo
 
 .PHONY: install demo test test-fast lint types notebooks figures bench
@@ -37,11 +40,14 @@ test-fast: install
 notebooks: install
 	$(RUN) pytest tests/test_notebooks.py -m "slow or not slow"
 
-figures: demo
-	@ls runs/demo/figures/*.png >/dev/null 2>&1 \
+# Twelve tasks of five kinds: letters, words, facts, translation, lists. Stopped, the same command continues.
+figures: install
+	@for verb in run patch transfer overlap; do .venv/bin/site-interp $$verb $(WHY) --plan || exit 1; done
+	@for verb in run patch transfer overlap; do .venv/bin/site-interp $$verb $(WHY) || exit 1; done
+	@ls runs/why/figures/*.png >/dev/null 2>&1 \
 		|| { echo "No PNG was drawn: install chromium and run make figures again." >&2; exit 1; }
 	mkdir -p figures
-	cp runs/demo/figures/*.png runs/demo/figures/*.json figures/
+	cp runs/why/figures/*.png runs/why/figures/*.json figures/
 
 bench: install
 	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); \
