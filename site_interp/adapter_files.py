@@ -115,12 +115,22 @@ def read_files(folder: Path, doing: str) -> tuple[dict[str, Any], dict[str, torc
         UserError: Missing, damaged or mismatched files.
     """
     while True:
+        before = _version(folder)
         config = _read_config(folder, doing)
         try:
             return config, _read_tensors(folder, config, doing)
         except UserError:
-            if _read_config(folder, doing) == config:
+            if _version(folder) == before:
                 raise  # else the adapter was replaced meanwhile
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    """Which configuration is there: each writing makes a file of its own, even of the same text."""
+    try:
+        found = (folder / CONFIG_NAME).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _read_config(folder: Path, doing: str) -> dict[str, Any]:

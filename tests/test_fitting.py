@@ -368,7 +368,7 @@ def test_one_alpha_for_several_tasks_follows_the_sum_of_their_losses(model: Any,
                 per_task.append(sum(per_row) / len(per_row))
             sum(per_task).backward()
             optimizer.step()
-            losses.append(float(sum(per_task)) / 2)
+            losses.append(float(sum(per_task).detach()) / 2)
     assert found.trace.train_loss == pytest.approx(losses, abs=LOSS_TOLERANCE)
     assert torch.allclose(found.logits, logits.detach(), atol=LOGIT_TOLERANCE)
     assert found.n_labels == sum(run.labelled.n_used for run in runs)
