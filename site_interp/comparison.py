@@ -34,6 +34,10 @@ class Interval:
     high: float
     n: int
 
+    def as_values(self) -> dict[str, float | int]:
+        """The numbers as the records of a run name them."""
+        return {"value": self.value, "ci_low": self.low, "ci_high": self.high, "n": self.n}
+
 
 def bootstrap_mean(scores: Scores, *, n_draws: int = 2000, level: float = 0.95, seed: int = 0) -> Interval:
     """The mean score of one task with an interval over its examples.

@@ -117,6 +117,11 @@ def test_transfer_measures_every_pair_and_continues(run: Run, tiny: str) -> None
     shown = json.loads(Path("out/figures/transfer_soft.json").read_text())
     row = next(row for row in column["rows"] if (row["kind"], row["source"]) == ("soft", "file/c"))
     assert shown["values"][2][1] == pytest.approx(np.mean(row["scores"]["first_token"]))
+    assert shown["rows"] == ["a", "b", "c", "one alpha for all", "shuffled alphas"]
+    chance = [np.mean(row["scores"]["first_token"]) for row in column["rows"] if row["kind"] == "shuffled"]
+    assert shown["values"][4][1] == pytest.approx(np.mean(chance))
+    assert shown["overlap_correlation"]["n_pairs"] in (0, 2, 4, 6), "two sources for each target that works at all"
+    assert "rank correlation" in " ".join(out.split())
     own = {row["kind"]: row["scores"] for row in column["rows"] if row["source"] == "file/b" and row["kind"] != "top_k"}
     assert own["soft"] == own["counterpart"], "own embedding and own alpha, both ways"
     Path("out/transfer/file-b__seed-0.json").unlink()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from site_interp.experiments.overlap import transfer_correlation
 from site_interp.similarity import (
     alpha_shape,
     as_matrix,
@@ -129,3 +130,30 @@ def test_stability_is_the_mean_over_the_pairs_of_seeds() -> None:
     assert found.spearman == pytest.approx((0.2 - 1 - 0.2) / 3)
     with pytest.raises(ValueError, match="from one seed"):
         stability([A], [ranked(A)], 2)
+
+
+def test_overlap_and_transfer_correlate_as_tasks_do_not_as_pairs() -> None:
+    chooser = np.random.default_rng(0)
+    similarity = chooser.random((6, 6))
+    similarity += similarity.T
+    same = transfer_correlation(similarity, np.exp(similarity))
+    assert (round(same.value, 12), same.n_pairs) == (1.0, 30), "the diagonal does not count"
+    # Of the 720 relabellings of six tasks only the one that changes nothing gives 1, so 2,000 draws hold about 3.
+    assert 1 / 2001 <= same.p_value < 0.01
+    assert transfer_correlation(similarity, -similarity).value == pytest.approx(-1)
+    assert transfer_correlation(similarity, -similarity).p_value < 0.01, "two-sided"
+    assert transfer_correlation(similarity, chooser.random((6, 6))).p_value > 0.05
+    assert transfer_correlation(similarity, similarity, seed=1) == transfer_correlation(similarity, similarity, seed=1)
+
+
+def test_pairs_without_a_transfer_are_left_out() -> None:
+    similarity = np.array([[1.0, 0.1, 0.2], [0.1, 1.0, 0.3], [0.2, 0.3, 1.0]])
+    transfer = similarity.copy()
+    transfer[:, 0] = np.nan
+    found = transfer_correlation(similarity, transfer)
+    assert (round(found.value, 12), found.n_pairs) == (1.0, 4)
+    nothing = transfer_correlation(similarity, np.full((3, 3), np.nan))
+    assert nothing.n_pairs == 0
+    assert np.isnan([nothing.value, nothing.p_value]).all()
+    constant = transfer_correlation(np.ones((3, 3)), transfer)
+    assert np.isnan([constant.value, constant.p_value]).all()

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from site_interp.errors import UserError
-from site_interp.tasks import SUITES, list_tasks, load_suite, load_task, suite_task_names
+from site_interp.tasks import (
+    SUITES,
+    check_several,
+    list_tasks,
+    load_suite,
+    load_task,
+    short_names,
+    suite_task_names,
+)
 
 REAL_DATA = os.environ.get("SITE_INTERP_DATA")
 
@@ -195,3 +203,17 @@ def test_every_fv_task_of_the_real_data_folder_loads_without_leaks() -> None:
     assert {"fv/conll2003_location", "fv/conll2003_organization", "fv/conll2003_person"} <= leaky
     lengths = next(task for task in tasks if task.name == "fv/word_length")
     assert all(e.answer.isdigit() for e in lengths.train)
+
+
+def test_short_names_keep_what_tells_tasks_apart() -> None:
+    assert short_names(["fv/antonym", "fv/synonym"]) == {"fv/antonym": "antonym", "fv/synonym": "synonym"}
+    both = short_names(["fv/antonym", "bundled/antonym", "fv/synonym"])
+    assert both == {"fv/antonym": "fv/antonym", "bundled/antonym": "bundled/antonym", "fv/synonym": "synonym"}
+    assert short_names(["mean of tasks"]) == {"mean of tasks": "mean of tasks"}
+
+
+@pytest.mark.parametrize("names", [[], ["fv/antonym"], ["fv/antonym", "fv/antonym"]])
+def test_fewer_than_two_tasks_cannot_be_compared(names: list[str]) -> None:
+    with pytest.raises(UserError, match=rf"only {names[0] if names else 'none'} was given. Give two or more."):
+        check_several(names)
+    check_several(["fv/antonym", "fv/synonym"])

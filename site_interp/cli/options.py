@@ -116,14 +116,6 @@ def read_tasks(
     return tuple(by_name.values())
 
 
-def refuse_one_task(tasks: Sequence["Task"]) -> None:
-    """What compares tasks needs two of them: tell so before a model is loaded."""
-    if len(tasks) < 2:
-        raise UserError(
-            f"Cannot compare tasks: only {tasks[0].name} was given. Give two or more with --task or --suite."
-        )
-
-
 def read_fitting(
     preset: str, steps: int | None, batch_size: int | None, lr: float | None, checkpoint: str
 ) -> "FitSettings":

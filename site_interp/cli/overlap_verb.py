@@ -46,6 +46,8 @@ def overlap_verb(
     Adapters are taken from the output folder of an earlier run or fitted first. With two seeds or more the agreement of
     seeds is told; tasks are compared on the first.
     """
+    from site_interp.tasks import check_several
+
     tasks = options.read_tasks(
         task,
         suite,
@@ -63,7 +65,7 @@ def overlap_verb(
         ["site"], n_shots=n_shots, n_prompts=n_prompts, fitting=fitting, template=template, memory=budget
     )
     numbers = options.read_seeds(seeds)
-    options.refuse_one_task(tasks)
+    check_several([one.name for one in tasks])
     loaded = options.read_model(model, device, dtype)
 
     from site_interp.experiments.adapters import fit_costs, obtain_adapters

@@ -48,6 +48,8 @@ def transfer_verb(
     Adapters are taken from the output folder of an earlier run or fitted first. Finished targets are kept, and the same
     command continues.
     """
+    from site_interp.tasks import check_several
+
     tasks = options.read_tasks(
         task,
         suite,
@@ -65,13 +67,18 @@ def transfer_verb(
         ["site"], n_shots=n_shots, n_prompts=n_prompts, fitting=fitting, template=template, memory=budget
     )
     numbers = options.read_seeds(seeds)
-    options.refuse_one_task(tasks)
+    check_several([one.name for one in tasks])
     loaded = options.read_model(model, device, dtype)
 
     from site_interp.experiments.adapters import fit_costs, obtain_adapters
     from site_interp.experiments.plan import describe_minutes, plan_units, seconds_per_token
     from site_interp.experiments.transfer import TransferSettings, column_hash, run_transfer, transfer_costs
-    from site_interp.experiments.transfer_summary import make_figures, summarise_transfer, transfer_values
+    from site_interp.experiments.transfer_summary import (
+        make_figures,
+        overlap_correlation,
+        summarise_transfer,
+        transfer_values,
+    )
     from site_interp.files import check_writable, json_line, locked
     from site_interp.records import unit_hash
     from site_interp.store import save_figures
@@ -100,20 +107,28 @@ def transfer_verb(
             loaded, units, adapters, folder, settings=settings, fitting=fitting, memory=budget, progress=progress
         )
     found = summarise_transfer(columns)
-    saved = save_figures(folder, make_figures(found, loaded.name))
+    correlation = overlap_correlation(found, adapters)
+    saved = save_figures(folder, make_figures(found, loaded.name, correlation))
     if as_json:
-        print(json_line({"out": str(folder), **transfer_values(found, loaded.name)}))
+        print(json_line({"out": str(folder), **transfer_values(found, loaded.name, correlation)}))
         return
     show(_matrix(found), _beside(found))
     wins = found.diagonal_wins("soft")
     show(f"No other task's alpha scores higher than the target's own on {len(wins)} of {len(found.tasks)} tasks.")
+    p_value = f"permutation p {correlation.p_value:.1g}"
+    show(
+        f"Heads that tasks share (Jaccard of the top {found.k}) and transfer, as a share of the target's own: "
+        f"rank correlation {correlation.value:.2f} over {correlation.n_pairs} pairs ({p_value})."
+    )
     show(f"Scores: {folder}/transfer/, figures: {folder}/figures/")
     if saved.png_left_out:
         show(f"Figures are HTML only: {saved.png_left_out}")
 
 
 def _matrix(found: "Transfer") -> Any:
-    names = [task.split("/", 1)[-1] for task in found.tasks]
+    from site_interp.tasks import short_names
+
+    names = list(short_names(found.tasks).values())
     raw = found.values("soft")
     rows = [[name, *(f"{100 * value:.1f}" for value in line)] for name, line in zip(names, raw, strict=True)]
     title = f"alpha of the row's task, embedding of the column's: first token right, % (seeds {found.n_seeds})"

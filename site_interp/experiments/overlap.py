@@ -147,15 +147,44 @@ def seed_stability(adapters: Sequence[Adapter], *, k: int | None = None) -> Stab
     )
 
 
-def transfer_correlation(similarity: Array, transfer: Array) -> float:
+@dataclass(frozen=True)
+class Correlation:
+    """A rank correlation over pairs of tasks.
+
+    Args:
+        value: Spearman; nan where one side is constant.
+        p_value: Share of relabellings of the tasks with a correlation as far from 0 (Mantel's test, two-sided). Pairs
+            that share a task are not independent, and the usual p-value would be too small.
+        n_pairs: Ordered pairs of different tasks.
+    """
+
+    value: float
+    p_value: float
+    n_pairs: int
+
+
+def transfer_correlation(similarity: Array, transfer: Array, *, n_draws: int = 2000, seed: int = 0) -> Correlation:
     """Rank correlation of overlap with transfer over all ordered pairs of different tasks.
 
     Args:
         similarity: [task task].
-        transfer: Score of the source's heads on the target [source target], the same tasks.
+        transfer: Score of the source's heads on the target [source target], the same tasks; pairs that are nan are
+            left out.
+        n_draws: Relabellings for the p-value.
+        seed: Of the relabellings.
+
+    Example:
+        transfer_correlation(overlap(adapters).matrix(), transfer(model, tasks, adapters).relative("soft"))
     """
-    apart = ~np.eye(len(similarity), dtype=bool)
-    return spearman(similarity[apart], transfer[apart])
+    apart = ~np.eye(len(similarity), dtype=bool) & np.isfinite(transfer)
+    found = spearman(similarity[apart], transfer[apart]) if apart.any() else float("nan")
+    if np.isnan(found):
+        return Correlation(found, float("nan"), int(apart.sum()))
+    chooser = np.random.default_rng(seed)
+    orders = (chooser.permutation(len(similarity)) for _ in range(n_draws))
+    drawn = np.array([spearman(similarity[np.ix_(order, order)][apart], transfer[apart]) for order in orders])
+    as_far = np.abs(drawn) >= abs(found) - 1e-12
+    return Correlation(found, float((1 + as_far.sum()) / (1 + n_draws)), int(apart.sum()))
 
 
 @dataclass(frozen=True)

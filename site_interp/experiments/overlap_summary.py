@@ -12,6 +12,7 @@ from site_interp.adapter import Adapter
 from site_interp.experiments.head_pieces import TaskHeads
 from site_interp.experiments.overlap import CatalogueEntry, Overlap
 from site_interp.similarity import Stability
+from site_interp.tasks import short_names
 
 Figures = dict[str, tuple[Any, dict[str, Any]]]
 MEASURES = {
@@ -32,7 +33,8 @@ def make_figures(
     """Matrices in the order of the clustering, the distribution of alpha, stability, and the catalogue."""
     from site_interp.plots import CatalogueRow, alpha_distribution, head_catalogue, interval_bars, task_matrix
 
-    names = [_short(task) for task in found.tasks]
+    short = short_names(found.tasks)
+    names = list(short.values())
     numbers = overlap_values(found, stabilities, model)
     shared: dict[str, Any] = {
         "row_title": "task",
@@ -59,7 +61,7 @@ def make_figures(
         ),
         {**numbers, "measure": "embedding cosine", "values": found.embeddings.tolist()},
     )  # fmt: skip
-    alphas = {_short(one.embedding.task): one.selection.alpha for one in adapters}
+    alphas = {short[one.embedding.task]: one.selection.alpha for one in adapters}
     figures["alpha_distribution"] = (
         alpha_distribution(alphas, title=f"{model}: alpha of all heads, seed {found.seed}"),
         {"model": model, "seed": found.seed, "shapes": {task: asdict(shape) for task, shape in found.shapes.items()}},
@@ -69,7 +71,7 @@ def make_figures(
             CatalogueRow(
                 entry.layer,
                 entry.head,
-                {_short(task): alpha for task, alpha in entry.alphas.items()},
+                {short[task]: alpha for task, alpha in entry.alphas.items()},
                 entry.n_tasks,
                 entry.induction,
                 entry.previous,
@@ -86,7 +88,7 @@ def make_figures(
                 [one.jaccard for one in stabilities.values()],
                 [one.lowest for one in stabilities.values()],
                 [one.highest for one in stabilities.values()],
-                [_short(task) for task in stabilities],
+                [short[task] for task in stabilities],
                 ylabel=f"Jaccard similarity of the top {found.k} heads",
                 chance=found.chance.jaccard,
                 title=f"{model}: how far seeds agree on the heads (lowest to highest pair)",
@@ -142,7 +144,3 @@ def catalogue_csv(entries: Sequence[CatalogueEntry]) -> str:
             + [f"{value:.4f}" for value in (*entry.alphas.values(), *entry.looks_at.values())]
         )
     return text.getvalue()
-
-
-def _short(task: str) -> str:
-    return task.split("/", 1)[-1]

@@ -14,6 +14,7 @@ from site_interp.experiments.patch import EFFECT_NAMES, QUESTIONS, Piece, curves
 from site_interp.metrics import Metric
 from site_interp.patching import CURVE_METRICS, RANDOM_SHARES, CurveSet, HeadEffects
 from site_interp.similarity import spearman
+from site_interp.tasks import short_names
 from site_interp.unit_files import read_unit
 
 MEAN = "mean of tasks"
@@ -215,7 +216,8 @@ def make_figures(pieces: Sequence[Piece], adapters: Mapping[tuple[str, int], Ada
                 "panels": list(map(panel_values, panels)),
             }
             title = f"{model}: {TITLES[question]}"
-            drawn = {_short(panel.task): _drawn(panel) for panel in panels}
+            short = short_names(panel.task for panel in panels)
+            drawn = {short[panel.task]: _drawn(panel) for panel in panels}
             figures[f"patching_{question}_{metric}"] = (
                 patching_curves(drawn, ylabel=AXIS[metric], title=title)
                 if len(drawn) > 1
@@ -228,12 +230,13 @@ def make_figures(pieces: Sequence[Piece], adapters: Mapping[tuple[str, int], Ada
                 ),
                 numbers,
             )
+    short = short_names(piece.unit.task.name for piece in pieces)
     for unit in dict.fromkeys(piece.unit for piece in pieces if piece.first):
         effects = read_effects(pieces, unit, out)
         correlations = effect_correlations(effects, adapters[unit.task.name, unit.seed])
         for kind, found in effects.items():
             n = len(found.values)
-            title = f"{_short(unit.task.name)}: {EFFECT_NAMES[kind]} of each head ({model}, {n} prompts)"
+            title = f"{short[unit.task.name]}: {EFFECT_NAMES[kind]} of each head ({model}, {n} prompts)"
             figures[f"effects_{kind}_{unit.task.name}"] = (
                 effect_map(found.mean, title=title),
                 {
@@ -273,10 +276,6 @@ def _drawn(panel: Panel) -> Any:
 
 def panel_values(panel: Panel) -> dict[str, Any]:
     """A panel as JSON values."""
-
-    def interval(one: Interval) -> dict[str, Any]:
-        return {"value": one.value, "ci_low": one.low, "ci_high": one.high, "n": one.n}
-
     return {
         "task": panel.task,
         "n_seeds": panel.n_seeds,
@@ -284,15 +283,11 @@ def panel_values(panel: Panel) -> dict[str, Any]:
             line.name: {
                 "shares": line.shares,
                 "k": line.ks,
-                "scores": list(map(interval, line.intervals)),
-                "area": interval(line.area) if line.area else None,
+                "scores": [one.as_values() for one in line.intervals],
+                "area": line.area.as_values() if line.area else None,
             }
             for line in panel.lines
         },
-        "references": {line.name: interval(line.intervals[0]) for line in panel.references},
+        "references": {line.name: line.intervals[0].as_values() for line in panel.references},
         "random": vars(panel.chance) if panel.chance else None,
     }
-
-
-def _short(task: str) -> str:
-    return task.split("/", 1)[-1]

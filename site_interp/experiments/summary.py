@@ -12,6 +12,7 @@ from site_interp.experiments.plan import Unit
 from site_interp.experiments.run import adapter_folder
 from site_interp.metrics import METRICS, Metric
 from site_interp.records import Record
+from site_interp.tasks import short_names
 
 FLOORS = ("echo", "majority")
 MEAN = "mean"  # name of the row over all tasks
@@ -148,8 +149,7 @@ def _common_seeds(a: Rows, b: Rows) -> Pair:
 def comparison_rows(summary: Summary) -> list[dict[str, Any]]:
     """The differences as rows of `comparisons.jsonl`."""
     return [
-        {**{k: v for k, v in asdict(d).items() if k != "interval"}, "value": d.interval.value}
-        | {"ci_low": d.interval.low, "ci_high": d.interval.high, "n": d.interval.n}
+        {**{k: v for k, v in asdict(d).items() if k != "interval"}, **d.interval.as_values()}
         for d in summary.differences
     ]
 
@@ -163,10 +163,11 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
     from site_interp.plots import AccuracyRow, accuracy_bars, fitting_curve, head_map
 
     figures: dict[str, tuple[Any, dict[str, Any]]] = {}
+    names = short_names(summary.tasks)
     metrics: tuple[tuple[Metric, str], ...] = (("prefix_match", "prefix match"), ("first_token", "first token right"))
     for metric, words in metrics:
         rows = [
-            AccuracyRow(_short(c.task), c.method, c.interval.value, c.interval.low, c.interval.high)
+            AccuracyRow(names.get(c.task, c.task), c.method, c.interval.value, c.interval.low, c.interval.high)
             for task in (*summary.tasks, MEAN)
             for method in summary.methods
             if (c := summary.cell(task, method, metric)) is not None
@@ -180,7 +181,7 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
     traces = {}
     for unit in _first_fitted(units, out):
         adapter = Adapter.from_pretrained(adapter_folder(out, unit))
-        name = _short(unit.task.name)
+        name = names[unit.task.name]
         alpha = adapter.selection.alpha
         title = f"{name}: alpha of each head ({unit.model}, seed {unit.seed})"
         figures[f"alpha_{unit.task.name}"] = (
@@ -204,7 +205,3 @@ def _first_fitted(units: Sequence[Unit], out: Path) -> list[Unit]:
         if unit.method.name == "site" and (adapter_folder(out, unit) / "adapter_config.json").is_file():
             first.setdefault(unit.task.name, unit)
     return list(first.values())
-
-
-def _short(task: str) -> str:
-    return task.split("/", 1)[-1]

@@ -22,7 +22,7 @@ from site_interp.patching import n_of_share, score_alphas
 from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.records import unit_hash
 from site_interp.selection import FitSettings
-from site_interp.tasks import Labelled, Task, sub_seed
+from site_interp.tasks import Labelled, Task, check_several, sub_seed
 from site_interp.unit_files import read_unit, unit_path, write_unit
 
 KIND = "transfer"
@@ -126,19 +126,6 @@ def _joint_place(units: Sequence[Unit], out: Path) -> tuple[Path, str]:
     return unit_path(out, KIND, "joint", f"seed-{units[0].seed}"), hashed
 
 
-def check_tasks(units: Sequence[Unit]) -> None:
-    """Refuse to transfer between fewer than two tasks.
-
-    Raises:
-        UserError: Says how many there are.
-    """
-    names = {unit.task.name for unit in units}
-    if len(names) < 2:
-        raise UserError(
-            f"Cannot transfer heads between tasks: only {len(names)} was given ({', '.join(names)}). Give two or more."
-        )
-
-
 def run_transfer(
     model: Model,
     units: Sequence[Unit],
@@ -165,7 +152,7 @@ def run_transfer(
     Raises:
         UserError: Fewer than two tasks, an adapter of another model, or a file that cannot be written.
     """
-    check_tasks(units)
+    check_several([unit.task.name for unit in units])
     columns = []
     for seed in dict.fromkeys(unit.seed for unit in units):
         group = [unit for unit in units if unit.seed == seed]

@@ -1,7 +1,7 @@
 """Transfer matrices over tasks with their intervals and chance, as figures and as rows of a table."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from site_interp.adapter import Adapter
 from site_interp.comparison import Interval, nested_mean
-from site_interp.errors import UserError
+from site_interp.experiments.overlap import Correlation, overlap, transfer_correlation
 from site_interp.experiments.transfer import Column, TransferSettings, measure_column
 from site_interp.metrics import Metric
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.progress import Advance, advancing
-from site_interp.tasks import Task
+from site_interp.tasks import Task, check_several, short_names
 
 Array = npt.NDArray[np.float64]
 ENOUGH = 0.1  # a diagonal below says nothing about the share of it that another task's heads reach
@@ -55,9 +55,12 @@ class Transfer:
 
     def relative(self, kind: str) -> Array:
         """Scores as a share of the target's own [source target]; nan where its own is not above 0.1."""
-        raw = self.values(kind)
-        own = np.diag(raw)
-        return raw / np.where(own > ENOUGH, own, np.nan)[None, :]
+        return self.values(kind) / self.own_scores()
+
+    def own_scores(self) -> Array:
+        """Scores of each target's own heads [target]; nan where they are not above 0.1."""
+        own = np.array([self.own[task].value for task in self.tasks])
+        return np.where(own > ENOUGH, own, np.nan)
 
     def diagonal_wins(self, kind: str) -> list[str]:
         """Targets on which no other source scores higher than their own heads."""
@@ -92,6 +95,19 @@ def summarise_transfer(columns: Sequence[Column], metric: Metric = "first_token"
     )
 
 
+def overlap_correlation(transfer: Transfer, adapters: Mapping[tuple[str, int], Adapter]) -> Correlation:
+    """Rank correlation of what tasks share (Jaccard of their top k, mean over seeds) with how far heads transfer.
+
+    Args:
+        transfer: What was measured; scores count as a share of the target's own.
+        adapters: The adapter of each (task, seed).
+    """
+    seeds = dict.fromkeys(seed for _, seed in adapters)
+    groups = [[adapters[task, seed] for task in transfer.tasks] for seed in seeds]
+    similarity = np.mean([overlap(group, k=transfer.k).matrix() for group in groups], axis=0)
+    return transfer_correlation(similarity, transfer.relative("soft"))
+
+
 def transfer(
     model: Model,
     tasks: Sequence[Task],
@@ -118,8 +134,7 @@ def transfer(
         found = transfer(model, [task_a, task_b], [adapter_a, adapter_b])
         found.values("soft")  # [source target]
     """
-    if len({task.name for task in tasks}) < 2:
-        raise UserError("Cannot transfer heads between fewer than two tasks. Give two or more.")
+    check_several([task.name for task in tasks])
     sources = {adapter.embedding.task: adapter for adapter in adapters}
     sources = {task.name: sources[task.name] for task in tasks if task.name in sources}
     with advancing(len(tasks), "transferring", progress) as advance:
@@ -133,37 +148,46 @@ def transfer(
 Figures = dict[str, tuple[Any, dict[str, Any]]]
 
 
-def make_figures(transfer: Transfer, model: str) -> Figures:
+def make_figures(transfer: Transfer, model: str, correlation: Correlation) -> Figures:
     """The matrices, their shares of the diagonal, and own against joint and shuffled alphas."""
     from site_interp.plots import interval_bars, task_matrix
 
-    names = [_short(task) for task in transfer.tasks]
+    names = list(short_names(transfer.tasks).values())
     words: dict[str, Any] = {"row_title": "source of the heads", "column_title": "target task"}
-    numbers = transfer_values(transfer, model)
+    numbers = transfer_values(transfer, model, correlation)
+    # Two more rows under the sources: what no choice of heads for this very task reaches.
+    beside = {
+        name: np.array([by_task[task].value for task in transfer.tasks])
+        for name, by_task in (("one alpha for all", transfer.joint), ("shuffled alphas", transfer.shuffled))
+        if by_task
+    }
     figures: Figures = {}
     for kind, meaning in MATRIX_KINDS.items():
         row_title = "source of the embedding" if kind == "counterpart" else words["row_title"]
         label = "first token right" if transfer.metric == "first_token" else "log-probability, nats"
         title = f"{model}: {meaning}" + (f" (k = {transfer.k})" if kind == "top_k" else "")
+        raw, rows = transfer.values(kind), names
+        if kind == "soft":
+            raw, rows = np.vstack([raw, *beside.values()]), names + list(beside)
         figures[f"transfer_{kind}"] = (
             task_matrix(
-                transfer.values(kind),
-                names,
+                raw,
+                rows,
                 names,
                 row_title=row_title,
                 column_title=words["column_title"],
                 label=label,
                 title=title,
             ),
-            {**numbers, "kind": kind, "values": transfer.values(kind).tolist()},
+            {**numbers, "kind": kind, "rows": rows, "values": raw.tolist()},
         )
-    share = transfer.relative("soft")
+    share = np.vstack([transfer.relative("soft"), *(line / transfer.own_scores() for line in beside.values())])
     figures["transfer_relative"] = (
         task_matrix(
-            share, names, names, **words, label="share of the target's own", high=1,
+            share, names + list(beside), names, **words, label="share of the target's own", high=1,
             title=f"{model}: alpha of the source, as a share of the target's own",
         ),
-        {**numbers, "kind": "soft, share of the diagonal", "values": share.tolist()},
+        {**numbers, "kind": "soft, share of the diagonal", "rows": names + list(beside), "values": share.tolist()},
     )  # fmt: skip
     bars = [(f"{name}, {what}", by_task[task], colour)
             for task, name in zip(transfer.tasks, names, strict=True)
@@ -184,12 +208,8 @@ def make_figures(transfer: Transfer, model: str) -> Figures:
     return figures
 
 
-def transfer_values(transfer: Transfer, model: str) -> dict[str, Any]:
+def transfer_values(transfer: Transfer, model: str, correlation: Correlation) -> dict[str, Any]:
     """Everything as JSON values."""
-
-    def interval(one: Interval) -> dict[str, Any]:
-        return {"value": one.value, "ci_low": one.low, "ci_high": one.high, "n": one.n}
-
     return {
         "model": model,
         "metric": transfer.metric,
@@ -197,15 +217,13 @@ def transfer_values(transfer: Transfer, model: str) -> dict[str, Any]:
         "k": transfer.k,
         "n_seeds": transfer.n_seeds,
         "cells": [
-            {"kind": kind, "source": source, "target": target, **interval(found)}
+            {"kind": kind, "source": source, "target": target, **found.as_values()}
             for kind, cells in transfer.matrices.items()
             for (source, target), found in cells.items()
         ],
-        "own": {task: interval(found) for task, found in transfer.own.items()},
-        "shuffled": {task: interval(found) for task, found in transfer.shuffled.items()},
-        "joint": {task: interval(found) for task, found in transfer.joint.items()},
+        "overlap_correlation": asdict(correlation),
+        "diagonal_wins": {kind: transfer.diagonal_wins(kind) for kind in MATRIX_KINDS},
+        "own": {task: found.as_values() for task, found in transfer.own.items()},
+        "shuffled": {task: found.as_values() for task, found in transfer.shuffled.items()},
+        "joint": {task: found.as_values() for task, found in transfer.joint.items()},
     }
-
-
-def _short(task: str) -> str:
-    return task.split("/", 1)[-1]

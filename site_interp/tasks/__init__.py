@@ -2,7 +2,7 @@
 
 from site_interp.tasks.labelled import Labelled
 from site_interp.tasks.load import SUITES, TaskInfo, list_tasks, load_suite, load_task, suite_task_names
-from site_interp.tasks.task import Example, Row, Task, sub_seed
+from site_interp.tasks.task import Example, Row, Task, check_several, short_names, sub_seed
 
 __all__ = [
     "SUITES",
@@ -11,9 +11,11 @@ __all__ = [
     "Row",
     "Task",
     "TaskInfo",
+    "check_several",
     "list_tasks",
     "load_suite",
     "load_task",
+    "short_names",
     "sub_seed",
     "suite_task_names",
 ]

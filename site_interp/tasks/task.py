@@ -3,7 +3,8 @@
 import hashlib
 import json
 import random
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from site_interp.errors import UserError
@@ -93,3 +94,28 @@ def merge_answers(rows: Iterable[Row]) -> tuple[Example, ...]:
     for text, answers in rows:
         merged.setdefault(text, {}).update(dict.fromkeys(answers))
     return tuple(Example(text, tuple(answers)) for text, answers in merged.items())
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Names of tasks for tables and figures: without the source, where that leaves them different.
+
+    Example:
+        >>> short_names(["fv/antonym", "fv/synonym"])
+        {'fv/antonym': 'antonym', 'fv/synonym': 'synonym'}
+        >>> short_names(["fv/antonym", "bundled/antonym"])
+        {'fv/antonym': 'fv/antonym', 'bundled/antonym': 'bundled/antonym'}
+    """
+    short = {name: name.split("/", 1)[-1] for name in names}
+    counts = Counter(short.values())
+    return {name: last if counts[last] == 1 else name for name, last in short.items()}
+
+
+def check_several(names: Sequence[str]) -> None:
+    """Refuse to compare fewer than two tasks.
+
+    Raises:
+        UserError: Says which was given.
+    """
+    given = list(dict.fromkeys(names))
+    if len(given) < 2:
+        raise UserError(f"Cannot compare tasks: only {given[0] if given else 'none'} was given. Give two or more.")
