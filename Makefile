@@ -8,7 +8,7 @@ WHY_TASKS := capitalize capitalize_first_letter antonym synonym present-past sin
 WHY := $(addprefix --task ,$(WHY_TASKS)) --seeds 0-2 --out runs/why
 DEMO ?= run $(addprefix --task ,$(DEMO_TASKS)) --n-test 50 --out runs/demo
 
-.PHONY: install demo test test-fast lint types notebooks figures bench
+.PHONY: install demo test test-fast lint types notebooks notebook-outputs figures bench
 
 install: .venv/.installed
 
@@ -39,6 +39,10 @@ test-fast: install
 
 notebooks: install
 	$(RUN) pytest tests/test_notebooks.py -m "slow or not slow"
+
+# Runs every cell with full settings (about half an hour) and keeps the outputs.
+notebook-outputs: install
+	.venv/bin/python notebooks/execute.py
 
 # Twelve tasks of five kinds: letters, words, facts, translation, lists. Stopped, the same command continues.
 figures: install

@@ -167,13 +167,7 @@ class Adapter:
         Raises:
             UserError: Names the fields that differ.
         """
-        ours = self.embedding
-        narrower = ours.dtype if ours.dtype != "float32" else model.dtype_name
-        if differences := ours.fingerprint.differences(model.fingerprint, narrower):
-            raise UserError(
-                f"This adapter was made with {ours.model}, and the model is {model.name}: {'; '.join(differences)}. "
-                "Use it with its own model, or fit a new one."
-            )
+        self.embedding.check_model(model, "adapter")
 
     def check_template(self, template: Template) -> None:
         """Refuse prompts of another form than those this adapter was fitted on.

@@ -71,6 +71,38 @@ class TaskEmbedding:
             if head := first_not_finite(values):
                 raise UserError(f"{doing}: a value of its {name} is not finite at {head}. Embed it again in float32.")
 
+    def check_model(self, model: Model, what: str = "embedding") -> None:
+        """Refuse a model that is not the one this was made with.
+
+        Raises:
+            UserError: Names the fields that differ.
+        """
+        narrower = self.dtype if self.dtype != "float32" else model.dtype_name
+        if differences := self.fingerprint.differences(model.fingerprint, narrower):
+            raise UserError(
+                f"This {what} was made with {self.model}, and the model is {model.name}: {'; '.join(differences)}. "
+                "Use it with its own model, or make a new one."
+            )
+
+    def check_split(self, task: Task | Labelled, doing: str, what: str = "embedding") -> None:
+        """Refuse the same task with another split: what this was made from may stand among its held-out examples.
+
+        Args:
+            task: Any other task is fine.
+            doing: Start of the sentence.
+            what: What was made from the split.
+
+        Raises:
+            UserError: Names both split seeds.
+        """
+        name = task.name if isinstance(task, Task) else task.task
+        if self.task == name and self.split_hash != task.split_hash:
+            raise UserError(
+                f"{doing} task '{name}': its {what} is of another split (split_seed {self.split_seed}, now "
+                f"{task.split_seed}), so it may have seen the examples that are held out here. Load the task with the "
+                f"same split_seed and data, or make the {what} anew."
+            )
+
 
 @torch.no_grad()
 def head_outputs(prefixes: Prefixes) -> Float[Tensor, "batch layer head d_head"]:

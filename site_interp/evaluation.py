@@ -215,13 +215,7 @@ def evaluate_fitted(
 
 def _check_adapter(model: Model, task: Task, adapter: Adapter) -> None:
     adapter.check_model(model)
-    made = adapter.embedding
-    if made.task == task.name and made.split_hash != task.split_hash:
-        raise UserError(
-            f"Cannot evaluate the adapter on task '{task.name}': it was fitted on another split (split_seed "
-            f"{made.split_seed}, now {task.split_seed}), so its training examples may be among the test examples. "
-            "Load the task with the adapter's split_seed and data."
-        )
+    adapter.embedding.check_split(task, "Cannot evaluate the adapter on", "adapter")
 
 
 @torch.no_grad()

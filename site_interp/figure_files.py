@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -52,7 +52,11 @@ def save_figure(
 
 
 def save_figures(
-    out: Path, figures: Mapping[str, tuple[Figure, Mapping[str, object]]], *, png: bool = True
+    out: Path,
+    figures: Mapping[str, tuple[Figure, Mapping[str, object]]],
+    *,
+    png: bool = True,
+    replaces: Sequence[str] = (),
 ) -> SavedFigures:
     """Save figures as OUT/figures/<name>.html, .json (the numbers) and, where a browser is installed, .png.
 
@@ -64,6 +68,8 @@ def save_figures(
         out: Output folder.
         figures: For each name the figure and the numbers it was drawn from.
         png: Whether to try to make pictures.
+        replaces: Beginnings of names: older figures with such a name that are not among these are removed, so that a
+            folder never shows two settings side by side.
 
     Raises:
         UserError: The folder cannot be written.
@@ -88,6 +94,10 @@ def save_figures(
             names = sorted(path.name for path in temporary.iterdir())
             for file_name in names:
                 os.replace(temporary / file_name, folder / file_name)
+        old = [path for path in folder.iterdir() if path.suffix in (".html", ".json", ".png")]
+        for path in old:
+            if path.stem not in stems.values() and path.name.startswith(tuple(map(safe_name, replaces))):
+                path.unlink()
     return SavedFigures(tuple(folder / file_name for file_name in names), left_out)
 
 

@@ -45,8 +45,8 @@ def draw_plan(model: Model, run: FitRun, settings: FitSettings) -> FitPlan:
     """Draw the training examples of each step, with replacement, and the validation examples.
 
     Raises:
-        UserError: No training or validation examples, an embedding of another split, or an answer that merges with
-            its prompt.
+        UserError: No training or validation examples, an embedding of another model or split, or an answer that
+            merges with its prompt.
     """
     labelled, template = run.labelled, run.embedding.template
     if not labelled.n_train or not labelled.n_valid:
@@ -54,12 +54,8 @@ def draw_plan(model: Model, run: FitRun, settings: FitSettings) -> FitPlan:
             f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
             "examples, and needs at least one of each."
         )
-    if run.embedding.task == labelled.task and run.embedding.split_hash != labelled.split_hash:
-        raise UserError(
-            f"Cannot fit task '{labelled.task}': its embedding is of another split (split_seed "
-            f"{run.embedding.split_seed}, now {labelled.split_seed}), so it may have seen the validation examples. "
-            "Embed the task again."
-        )
+    run.embedding.check_model(model)
+    run.embedding.check_split(labelled, "Cannot fit")
     chooser = random.Random(sub_seed(run.seed, "fitting order", labelled.task))
     drawn = [chooser.choices(range(labelled.n_train), k=settings.batch_size) for _ in range(settings.n_steps)]
     shuffled = list(range(labelled.n_valid))

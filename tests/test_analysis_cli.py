@@ -44,6 +44,12 @@ def tiny(tiny_folders: dict[str, Path]) -> str:
     return f"--model {tiny_folders['llama']}"
 
 
+def kept(kind: str, start: str) -> Path:
+    """The one piece whose name starts so."""
+    (path,) = Path("out", kind).glob(f"{start}__*.json")
+    return path
+
+
 PATCH = f"patch --task a.jsonl --task b.jsonl --n-test 4 --n-queries 3 --n-random 2 --out out {QUICK}"
 
 
@@ -56,10 +62,9 @@ def test_patch_answers_every_question_once_and_continues(run: Run, tiny: str) ->
         assert words in out
     pieces = sorted(path.name for path in Path("out/patching").iterdir())
     assert len(pieces) == 11
-    assert "file-a__seed-0__shuffled.json" in pieces
-    assert "file-a__seed-1__shuffled.json" not in pieces
-    kept = {path.name: path.stat().st_mtime_ns for path in Path("out/patching").iterdir()}
-    missing = Path("out/patching/file-a__seed-1__necessity.json")
+    assert [name for name in pieces if "shuffled" in name] == [kept("patching", "file-a__seed-0__shuffled").name]
+    before_it = {path.name: path.stat().st_mtime_ns for path in Path("out/patching").iterdir()}
+    missing = kept("patching", "file-a__seed-1__necessity")
     before = missing.read_text()
     missing.unlink()
     code, again, err = run(command)
@@ -67,12 +72,12 @@ def test_patch_answers_every_question_once_and_continues(run: Run, tiny: str) ->
     assert "10 finished before" in err
     assert missing.read_text() == before
     same = {path.name: path.stat().st_mtime_ns for path in Path("out/patching").iterdir()}
-    assert {name for name in kept if kept[name] != same[name]} == {missing.name}
+    assert {name for name in same if before_it[name] != same[name]} == {missing.name}
 
 
 def test_the_numbers_of_a_figure_are_those_of_its_pieces(run: Run, tiny: str) -> None:
     assert run(f"{PATCH} {tiny}")[0] == 0
-    piece = json.loads(Path("out/patching/file-a__seed-0__sufficiency.json").read_text())["values"]
+    piece = json.loads(kept("patching", "file-a__seed-0__sufficiency").read_text())["values"]
     shown = json.loads(Path("out/figures/patching_sufficiency_first_token.json").read_text())
     panels = {panel["task"]: panel for panel in shown["panels"]}
     assert panels.keys() == {"file/a", "file/b", "mean of tasks"}
@@ -89,7 +94,7 @@ def test_the_numbers_of_a_figure_are_those_of_its_pieces(run: Run, tiny: str) ->
     both = [panels[task]["lines"]["top alpha"]["scores"][7]["value"] for task in ("file/a", "file/b")]
     assert panels["mean of tasks"]["lines"]["top alpha"]["scores"][7]["value"] == pytest.approx(np.mean(both))
     effects = json.loads(Path("out/figures/effects_zero_shot_file-a.json").read_text())
-    swept = json.loads(Path("out/patching/file-a__seed-0__zero_shot.json").read_text())["values"]["effects"]
+    swept = json.loads(kept("patching", "file-a__seed-0__zero_shot").read_text())["values"]["effects"]
     assert np.allclose(effects["effects"], np.mean(swept, axis=0), atol=1e-6)
     assert -1 <= effects["spearman_with_alpha"] <= 1
 
@@ -108,7 +113,7 @@ def test_transfer_measures_every_pair_and_continues(run: Run, tiny: str) -> None
     code, out, err = run(command)
     assert code == 0, err
     assert "on " in out
-    column = json.loads(Path("out/transfer/file-b__seed-0.json").read_text())["values"]
+    column = json.loads(kept("transfer", "file-b__seed-0").read_text())["values"]
     assert column["k"] == 4
     kinds = [row["kind"] for row in column["rows"]]
     assert {kind: kinds.count(kind) for kind in kinds} == {
@@ -124,10 +129,10 @@ def test_transfer_measures_every_pair_and_continues(run: Run, tiny: str) -> None
     assert "rank correlation" in " ".join(out.split())
     own = {row["kind"]: row["scores"] for row in column["rows"] if row["source"] == "file/b" and row["kind"] != "top_k"}
     assert own["soft"] == own["counterpart"], "own embedding and own alpha, both ways"
-    Path("out/transfer/file-b__seed-0.json").unlink()
+    kept("transfer", "file-b__seed-0").write_text("torn")
     again = run(command)
     assert again[:2] == (code, out)
-    assert json.loads(Path("out/transfer/file-b__seed-0.json").read_text())["values"] == column
+    assert json.loads(kept("transfer", "file-b__seed-0").read_text())["values"] == column
 
 
 def test_overlap_compares_lists_and_tells_stability(run: Run, tiny: str) -> None:
@@ -187,3 +192,24 @@ def test_an_adapter_of_another_model_is_never_replaced(
     code, _, err = run(f"{verb} {tasks} --out out {QUICK} --model {tiny_folders['gpt2']}")
     assert code == 2
     assert "made with another model" in err
+
+
+def test_another_template_of_the_same_name_does_not_replace_an_adapter(run: Run, tiny: str) -> None:
+    command = f"overlap --task a.jsonl --task b.jsonl --out out {QUICK} {tiny} --template mine.json"
+    Path("mine.json").write_text(json.dumps({"name": "mine", "input_prefix": "In: "}))
+    assert run(command)[0] == 0
+    before = {path: path.read_bytes() for path in Path("out/adapters").rglob("*.*")}
+    Path("mine.json").write_text(json.dumps({"name": "mine", "input_prefix": "B: "}))
+    code, _, err = run(command)
+    assert code == 2
+    assert "made with another template of the same name" in err
+    assert {path: path.read_bytes() for path in Path("out/adapters").rglob("*.*")} == before
+
+
+def test_pieces_of_other_settings_stay(run: Run, tiny: str) -> None:
+    command = f"transfer --task a.jsonl --task b.jsonl --n-test 3 --out out {QUICK} {tiny}"
+    assert run(command)[0] == 0
+    before = {path: path.read_bytes() for path in Path("out/transfer").iterdir()}
+    assert run(f"{command} --share 50")[0] == 0
+    after = {path: path.read_bytes() for path in Path("out/transfer").iterdir()}
+    assert before.items() < after.items()

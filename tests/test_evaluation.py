@@ -236,7 +236,7 @@ def test_an_adapter_is_refused_on_another_split_of_its_task(llama: Model) -> Non
 def test_an_adapter_is_refused_when_examples_of_its_task_changed_sides(llama: Model) -> None:
     task = word_task()
     adapter = some_adapter(llama, task)
-    with pytest.raises(UserError, match="training examples may be among the test examples"):
+    with pytest.raises(UserError, match="it may have seen the examples that are held out here"):
         evaluate(llama, replace(task, train=task.test, test=task.train), [adapter])
 
 

@@ -141,3 +141,11 @@ def test_pictures_of_several_figures_come_from_one_start_of_the_browser(tmp_path
 def test_saving_imports_neither_plotly_nor_torch_nor_kaleido() -> None:
     code = "import sys, site_interp.store; sys.exit(any(m in sys.modules for m in ('plotly', 'torch', 'kaleido')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_older_figures_that_are_not_drawn_anew_go(tmp_path: Path) -> None:
+    figure = head_map([[0.5]])
+    save_figures(tmp_path, {"overlap_a": (figure, {}), "overlap_b": (figure, {}), "alpha": (figure, {})}, png=False)
+    save_figures(tmp_path, {"overlap_a": (figure, {"k": 2})}, png=False, replaces=["overlap_"])
+    assert names(tmp_path) == ["alpha.html", "alpha.json", "overlap_a.html", "overlap_a.json", "plotly.min.js"]
+    assert json.loads((tmp_path / "figures" / "overlap_a.json").read_text()) == {"k": 2}

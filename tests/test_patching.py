@@ -143,7 +143,7 @@ def test_ablation_replaces_heads_of_few_shot_prompts(llama: Any, adapter: Any, t
 
 def test_a_ranking_of_some_heads_or_an_unknown_ablation_is_refused(llama: Any, adapter: Any) -> None:
     task, top = word_task(), adapter.selection.ranking()
-    with pytest.raises(UserError, match="11 different heads of 12"):
+    with pytest.raises(UserError, match="of 12 entries 11 are different heads of this model, which has 12"):
         sufficiency_curves(llama, task, adapter, {"top alpha": [*top[:11], top[0]]}, n_test=2)
     with pytest.raises(UserError, match="there are mean and zero"):
         icl_ablation_curves(llama, task, adapter, {"top alpha": top}, to="noise", n_test=2)

@@ -523,3 +523,10 @@ def test_texts_from_outside_are_shown_as_they_are_and_never_as_markup() -> None:
             assert markup not in page
     assert named(curve, ESCAPED)[0].customdata[0].startswith(ESCAPED)
     assert figures[-1].data[0].customdata[0].endswith(f"{ESCAPED}: alpha 0.50")
+
+
+@pytest.mark.parametrize("part", ["mean", "alpha"])
+def test_what_holds_numbers_among_others_is_refused_with_the_part_to_give(part: str) -> None:
+    holder = type("Holder", (), {part: np.zeros((2, 2))})()
+    with pytest.raises(ValueError, match=rf"a Holder as numbers: give its \.{part}"):
+        effect_map(holder)

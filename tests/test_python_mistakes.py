@@ -28,17 +28,29 @@ CALLS = {
     "si.fit_selection(m, t, a.embedding, seed=0.5)": "with the seed 0.5",
     "si.FitSettings(n_steps=1.5)": "Cannot fit with n_steps 1.5",
     "si.FitSettings(lr='0.2')": "Cannot fit with lr '0.2'",
+    "rank_heads(a.embedding.mean)": "give [layer head], ties alike",
+    "rank_heads(a.selection.alpha, a.selection.alpha[:1])": "give [layer head], ties alike",
+    "si.head_writes(m, a.embedding.mean[:1], [(0, 0)], n_tokens=2)": "Give a task embedding's mean",
+    "si.overlap([a, b], k=1.5)": "sets of 1.5 heads",
+    "si.overlap([a, b], k=True)": "sets of True heads",
+    "si.transfer(m, [t, t], [a])": "only file/t was given",
+    "si.transfer(m, [t, u], [a, b]).values('nonsense')": "there are soft, top_k, counterpart",
+    "si.rankings(a, {'foo': effects})": "there are zero_shot, shuffled, attribution",
     "si.ICL('3')": "Cannot ask with '3' demonstrations",
 }
 SCRIPT = """
-import json, sys
+import dataclasses, json, sys
 import site_interp as si
+from site_interp.patching import rank_heads
 from site_interp.tasks import Example
 m = si.load_model(sys.argv[1])
 rows = tuple(Example(f"{x} {y}", (y,)) for x in ("aa", "ab", "ac") for y in ("ba", "bb", "bc", "bd"))
 t = si.Task("file/t", rows[:6], rows[6:9], rows[9:])
 embedding = si.embed_task(m, t, n_prompts=2, n_shots=2)
 a = si.Adapter(embedding, si.fit_selection(m, t, embedding, settings=si.FitSettings(n_steps=1)))
+u = dataclasses.replace(t, name="file/u")
+b = si.Adapter(dataclasses.replace(embedding, task="file/u", split_hash=u.split_hash), a.selection)
+effects = si.attribute_heads(m, t, embedding, n_prompts=1)
 said = {}
 for call in json.loads(sys.argv[2]):
     try:

@@ -20,6 +20,7 @@ from site_interp.errors import UserError
 from site_interp.plots import head_map
 from site_interp.report import report_page, write_report
 from site_interp.report.figures import drawn_by
+from site_interp.report.tables import seed_words
 from site_interp.store import save_figures
 
 UNBROKEN = "\u00a0"
@@ -146,6 +147,20 @@ def test_damaged_differences_are_counted_and_left_out(small: Path, tmp_path: Pat
     made = Page(report_page(tmp_path))
     assert "Damaged lines of comparisons.jsonl are left out: 2." in made.text
     assert any("paired difference" in caption for caption in made.tables)
+
+
+def test_numbers_no_score_can_be_are_damage(tmp_path: Path) -> None:
+    small_run(tmp_path, figures=False)
+    path = tmp_path / "comparisons.jsonl"
+    first = json.loads(path.read_text().splitlines()[0])
+    spoiled = [json.dumps({**first, key: 10**400}) for key in ("value", "ci_low", "ci_high")]
+    path.write_text("\n".join([path.read_text().rstrip("\n"), *spoiled]) + "\n")
+    assert "Damaged lines of comparisons.jsonl are left out: 3." in Page(report_page(tmp_path)).text
+
+
+def test_seeds_far_apart_are_named_one_by_one() -> None:
+    assert seed_words([0, 1, 10**18]) == "seeds 0, 1, 1000000000000000000"
+    assert seed_words([2, 0, 1]) == "seeds 0–2"
 
 
 def test_a_figure_is_read_back_as_it_was_drawn(tmp_path: Path) -> None:

@@ -10,24 +10,37 @@ from site_interp.unit_files import read_unit, unit_path, write_unit
 
 
 def test_a_piece_is_found_by_its_hash_only(tmp_path: Path) -> None:
-    path = unit_path(tmp_path, "patching", "bundled/antonym", "seed-0", "necessity")
-    assert path == tmp_path / "patching" / "bundled-antonym__seed-0__necessity.json"
-    assert read_unit(path, "h") is None
-    write_unit(path, "h", {"scores": (0.5, float("nan"))})
-    assert read_unit(path, "h") == {"scores": [0.5, None]}
-    assert read_unit(path, "other") is None
-    write_unit(path, "other", {})
-    assert (read_unit(path, "h"), read_unit(path, "other")) == (None, {})
+    path = unit_path(tmp_path, "patching", "0123456789", "bundled/antonym", "seed-0", "necessity")
+    assert path == tmp_path / "patching" / "bundled-antonym__seed-0__necessity__01234567.json"
+    assert read_unit(path, "0123456789") is None
+    write_unit(path, "0123456789", {"scores": (0.5, float("nan"))})
+    assert read_unit(path, "0123456789") == {"scores": [0.5, None]}
+    assert read_unit(path, "0123456780") is None, "the name holds the start of the hash only"
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("content", [b'{"unit_hash": "h", "val', b"\xff\xfe", b"[" * 100_000])
-def test_what_cannot_be_read_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+def test_a_torn_piece_is_made_again(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "piece.json"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"Cannot read .*piece\.json"):
-        read_unit(path, "h")
-    assert path.read_bytes() == content
+    assert read_unit(path, "h") is None
+    write_unit(path, "h", {"k": 3})
+    assert read_unit(path, "h") == {"k": 3}
+
+
+@pytest.mark.parametrize(("old", "new"), [("0.25", "0.5"), ("0.25", "null"), ("0.25", '"0.25"'), ("[0.25, 1]", "[]")])
+def test_a_piece_whose_values_were_changed_is_made_again(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "piece.json"
+    write_unit(path, "h", {"scores": [0.25, 1]})
+    assert read_unit(path, "h") == {"scores": [0.25, 1]}
+    path.write_text(path.read_text().replace(old, new))
+    assert read_unit(path, "h") is None
+
+
+def test_a_piece_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "piece.json").mkdir()
+    with pytest.raises(UserError, match=r"Cannot read .*piece\.json: Is a directory. Remove it"):
+        read_unit(tmp_path / "piece.json", "h")
 
 
 @pytest.mark.parametrize("content", ["[]", '{"unit_hash": "h"}', '{"unit_hash": "h", "values": 3}', "null"])

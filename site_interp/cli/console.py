@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from site_interp.experiments.fit_units import Progress
 
 
+WIDEST = 1000  # characters of a table
+
+
 @contextmanager
 def progress_bar(total: float) -> "Iterator[Progress]":
     """A bar with the time left on a terminal; plain lines elsewhere."""
@@ -67,7 +70,7 @@ def table(
     return made
 
 
-def show(*things: object) -> None:
+def show(*things: "str | Table") -> None:
     """Print tables and lines to stdout, wide enough not to cut a table where the output is no terminal."""
     from rich.console import Console
 
@@ -75,4 +78,10 @@ def show(*things: object) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, emoji=False, width=200)
     for thing in things:
-        console.print(thing, markup=False, soft_wrap=isinstance(thing, str))
+        if isinstance(thing, str):
+            console.print(thing, markup=False, soft_wrap=True)
+            continue
+        # A table wider than the window runs over its edge: cut-off numbers could be read nowhere.
+        needed = console.measure(thing, options=console.options.update(width=WIDEST)).maximum
+        wide = Console(highlight=False, emoji=False, width=max(console.width, needed))
+        wide.print(thing, markup=False)

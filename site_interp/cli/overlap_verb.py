@@ -82,7 +82,7 @@ def overlap_verb(
     firsts = [unit for unit in units if unit.seed == numbers[0]]
     folder = out or Path("runs") / unit_hash(overlap=[unit.fit_hash for unit in units])
     if not plan:
-        check_writable(folder)
+        check_writable(folder / "figures")
     all_fits, to_fit = fit_costs(loaded, units, folder)
     everything, to_read = head_piece_costs(loaded, firsts, folder)
     seconds = (to_fit + to_read) * seconds_per_token(loaded)
@@ -109,7 +109,8 @@ def overlap_verb(
     )
     entries = catalogue_of(compared, heads, scores)
     write_atomically(folder / "head_catalogue.csv", catalogue_csv(entries))
-    saved = save_figures(folder, make_figures(found, compared, entries, stabilities, loaded.name))
+    figures = make_figures(found, compared, entries, stabilities, loaded.name)
+    saved = save_figures(folder, figures, replaces=["overlap_", "alpha_distribution", "head_catalogue", "stability"])
     if as_json:
         by_task = {one.embedding.task: one for one in compared}
         spread = spread_values(heads, by_task)

@@ -85,7 +85,7 @@ def patch_verb(
     pieces = plan_pieces(units, PatchSettings(n_test, n_queries, n_random))
     folder = out or Path("runs") / unit_hash(pieces=[piece.hash for piece in pieces])
     if not plan:
-        check_writable(folder)
+        check_writable(folder / "figures")
     costs = {piece: piece_cost(loaded, piece) for piece in pieces}
     all_fits, to_fit = fit_costs(loaded, units, folder)
     to_patch = sum(cost for piece, cost in costs.items() if not piece.done(folder))
@@ -107,7 +107,7 @@ def patch_verb(
     panels = [
         panel for by_task in read_curves(pieces, folder).values() for panel in summarise_curves(by_task, "first_token")
     ]
-    saved = save_figures(folder, make_figures(pieces, adapters, folder))
+    saved = save_figures(folder, make_figures(pieces, adapters, folder), replaces=["patching_", "effects_"])
     if as_json:
         values = [{"question": panel.question, "metric": panel.metric, **panel_values(panel)} for panel in panels]
         print(json_line({"out": str(folder), "panels": values}))

@@ -92,7 +92,7 @@ def run_verb(
     units = plan_units(loaded, tasks, [*floors, *methods], numbers, n_test)
     folder = out or Path("runs") / unit_hash(units=[unit.hash for unit in units])
     if not plan:
-        check_writable(folder)
+        check_writable(folder / "figures")
     total, minutes = _announce(loaded, units, folder, [t for t in tasks if t.n_leaked])
     if plan:
         if as_json:

@@ -87,7 +87,7 @@ def transfer_verb(
     units = plan_units(loaded, tasks, [method], numbers, n_test)
     folder = out or Path("runs") / unit_hash(columns=[column_hash(units, unit, settings) for unit in units])
     if not plan:
-        check_writable(folder)
+        check_writable(folder / "figures")
     all_fits, to_fit = fit_costs(loaded, units, folder)
     everything, to_measure = transfer_costs(loaded, units, settings, folder)
     seconds = (to_fit + to_measure) * seconds_per_token(loaded)
@@ -108,7 +108,7 @@ def transfer_verb(
         )
     found = summarise_transfer(columns)
     correlation = overlap_correlation(found, adapters)
-    saved = save_figures(folder, make_figures(found, loaded.name, correlation))
+    saved = save_figures(folder, make_figures(found, loaded.name, correlation), replaces=["transfer_"])
     if as_json:
         print(json_line({"out": str(folder), **transfer_values(found, loaded.name, correlation)}))
         return

@@ -15,6 +15,7 @@ from site_interp.experiments.plan import Unit, unit_cost
 from site_interp.files import writing
 from site_interp.fit_plan import FitRun
 from site_interp.model import Model
+from site_interp.prompts import Template
 from site_interp.tasks import Labelled
 
 P = ParamSpec("P")
@@ -114,15 +115,27 @@ def check_place(unit: Unit, folder: Path) -> None:
     """
     check_own(folder)
     try:
-        there = Adapter.from_pretrained(folder).embedding
+        adapter = Adapter.from_pretrained(folder)
     except UserError:
         return  # nothing, or what a killed run left
-    if (there.fingerprint.id, there.split_hash) != (unit.fingerprint, unit.task.split_hash):
-        other = "another model" if there.fingerprint.id != unit.fingerprint else "other data"
+    there = adapter.embedding
+    differences = {
+        "another model": there.fingerprint.id != unit.fingerprint,
+        "other data": there.split_hash != unit.task.split_hash,
+        "another template of the same name": _text(there.template)
+        != _text(getattr(unit.method, "template", there.template)),
+    }
+    if other := [what for what, differs in differences.items() if differs]:
         raise UserError(
             f"Cannot write the adapter of {unit.task.name} to {folder}: it holds one of {there.task}, made with "
-            f"{other} ({there.model}, split {there.split_hash}). Choose another --out, or remove it."
+            f"{' and '.join(other)} ({there.model} in {there.dtype}, split {there.split_hash}). Choose another --out, "
+            "or remove it."
         )
+
+
+def _text(template: Template) -> dict[str, Any]:
+    """What a template does to examples, whatever its name."""
+    return {key: value for key, value in template.to_dict().items() if key != "name"}
 
 
 def is_kept(unit: Unit, folder: Path) -> bool:
@@ -138,7 +151,10 @@ def _kept_adapter(unit: Unit, folder: Path) -> tuple[Adapter, float] | None:
         adapter, notes = Adapter.from_pretrained_with_notes(folder)
     except UserError:
         return None  # half-written by a killed run: it is fitted again and replaced
-    return (adapter, notes["fit_seconds"]) if notes.get("unit_hash") == unit.fit_hash else None
+    seconds = notes.get("fit_seconds")
+    if notes.get("unit_hash") != unit.fit_hash or not isinstance(seconds, int | float):
+        return None
+    return adapter, float(seconds)
 
 
 def attempt(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:

@@ -98,7 +98,7 @@ def read_task_heads(
 
 def _place(unit: Unit, out: Path) -> tuple[Path, str]:
     hashed = unit_hash(fit=unit.fit_hash, revision=REVISION, kind=KIND)
-    return unit_path(out, KIND, unit.task.name, f"seed-{unit.seed}"), hashed
+    return unit_path(out, KIND, hashed, unit.task.name, f"seed-{unit.seed}"), hashed
 
 
 def _read(model: Model, unit: Unit, adapter: Adapter, memory: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _quiet(_: int) -> None:
 def read_model_scores(model: Model, out: Path) -> ModelScores:
     """Induction and previous-token scores of every head, or what an earlier run kept of them."""
     hashed = unit_hash(model=model.fingerprint.id, dtype=model.dtype_name, revision=REVISION)
-    path = unit_path(out, KIND, "attention-scores")
+    path = unit_path(out, KIND, hashed, "attention-scores")
     if (values := read_unit(path, hashed)) is None:
         scores = head_scores(model)
         values = {"induction": _rounded(scores.induction), "previous": _rounded(scores.previous)}

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from site_interp.adapter import Adapter
 from site_interp.errors import UserError
 from site_interp.experiments.head_pieces import ModelScores, TaskHeads
+from site_interp.patching import n_of_share
 from site_interp.similarity import (
     AlphaShape,
     Chance,
@@ -26,6 +27,7 @@ from site_interp.similarity import (
 )
 
 Array = npt.NDArray[np.float64]
+MEASURES = ("jaccard", "weighted_jaccard", "cosine", "spearman", "p_corrected")
 USED = 0.5  # a task uses a head if its alpha is above
 
 
@@ -35,7 +37,7 @@ class Overlap:
 
     Args:
         tasks: In the order given.
-        seed: Seed of the adapters compared.
+        seed: Seed of the adapters compared; None where they have different ones.
         k: Heads in a set.
         chance: What independent sets of k heads share.
         pairs: Every pair.
@@ -45,7 +47,7 @@ class Overlap:
     """
 
     tasks: tuple[str, ...]
-    seed: int
+    seed: int | None
     k: int
     chance: Chance
     pairs: tuple[PairOverlap, ...]
@@ -54,7 +56,13 @@ class Overlap:
     shapes: Mapping[str, AlphaShape]
 
     def matrix(self, measure: str = "jaccard") -> Array:
-        """One measure as a symmetric matrix [task task]: jaccard, weighted_jaccard, cosine, spearman, p_corrected."""
+        """One measure as a symmetric matrix [task task]: one of `MEASURES`.
+
+        Raises:
+            UserError: Another measure.
+        """
+        if measure not in MEASURES:
+            raise UserError(f"Cannot give the matrix of {measure!r}: there are {', '.join(MEASURES)}.")
         return as_matrix(self.tasks, self.pairs, measure)
 
 
@@ -79,14 +87,15 @@ def overlap(adapters: Sequence[Adapter], *, k: int | None = None) -> Overlap:
         )
     check_one_model(adapters)
     n_heads = adapters[0].selection.logits.numel()
-    k = round(0.3 * n_heads) if k is None else k
+    k = n_of_share(30, n_heads) if k is None else k
     check_k(k, n_heads)
+    seeds = {adapter.selection.seed for adapter in adapters}
     alphas = [np.asarray(adapter.selection.alpha, dtype=np.float64) for adapter in adapters]
     found = pairwise_overlap(tasks, alphas, [adapter.selection.ranking() for adapter in adapters], k)
     targets = [np.asarray(adapter.embedding.mean, dtype=np.float64).ravel() for adapter in adapters]
     return Overlap(
         tuple(tasks),
-        adapters[0].selection.seed,
+        seeds.pop() if len(seeds) == 1 else None,
         k,
         chance_overlap(k, n_heads),
         tuple(found),
@@ -102,7 +111,7 @@ def check_k(k: int | None, n_heads: int) -> None:
     Raises:
         UserError: Says how many there are.
     """
-    if k is not None and not 1 <= k <= n_heads:
+    if k is not None and (isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= n_heads):
         raise UserError(f"Cannot compare sets of {k} heads: the model has {n_heads}. Give a number from 1 to that.")
 
 
@@ -141,10 +150,10 @@ def seed_stability(adapters: Sequence[Adapter], *, k: int | None = None) -> Stab
         )
     check_one_model(adapters)
     n_heads = adapters[0].selection.logits.numel()
+    k = n_of_share(30, n_heads) if k is None else k
+    check_k(k, n_heads)
     logits = [np.asarray(adapter.selection.logits, dtype=np.float64) for adapter in adapters]
-    return stability(
-        logits, [adapter.selection.ranking() for adapter in adapters], round(0.3 * n_heads) if k is None else k
-    )
+    return stability(logits, [adapter.selection.ranking() for adapter in adapters], k)
 
 
 @dataclass(frozen=True)

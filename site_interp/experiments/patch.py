@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from site_interp.adapter import Adapter
+from site_interp.errors import UserError
 from site_interp.experiments.fit_units import Progress
 from site_interp.experiments.plan import Unit, row_cost
 from site_interp.model import Model
@@ -49,6 +50,13 @@ class PatchSettings:
     n_test: int = 50
     n_queries: int = 25
     n_random: int = N_RANDOM
+
+    def __post_init__(self) -> None:
+        if self.n_test < 1 or self.n_queries < 1 or self.n_random < 0:
+            raise UserError(
+                f"Cannot patch heads on {self.n_test} examples and {self.n_queries} inputs with {self.n_random} random "
+                "sets. Give one example and input or more, and 0 random sets or more."
+            )
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class Piece:
 
     def path(self, out: Path) -> Path:
         """Where it is kept."""
-        return unit_path(out, KIND, self.unit.task.name, f"seed-{self.unit.seed}", self.question)
+        return unit_path(out, KIND, self.hash, self.unit.task.name, f"seed-{self.unit.seed}", self.question)
 
     def done(self, out: Path) -> bool:
         """Whether it is kept in `out`."""
@@ -199,7 +207,17 @@ EFFECT_NAMES = {
 
 
 def rankings(adapter: Adapter, effects: Mapping[str, HeadEffects]) -> dict[str, Heads]:
-    """All heads by alpha from either end, and by each effect that is there, ties broken by the adapter's logits."""
+    """All heads by alpha from either end, and by each effect that is there, ties broken by the adapter's logits.
+
+    Args:
+        adapter: Gives the order by alpha.
+        effects: By kind: `zero_shot`, `shuffled`, `attribution`; may be empty.
+
+    Raises:
+        UserError: Another kind.
+    """
+    if unknown := [kind for kind in effects if kind not in EFFECT_NAMES]:
+        raise UserError(f"Cannot rank heads by {unknown[0]!r}: there are {', '.join(EFFECT_NAMES)}.")
     top = adapter.selection.ranking()
     logits = adapter.selection.logits
     return {

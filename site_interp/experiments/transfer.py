@@ -46,6 +46,14 @@ class TransferSettings:
     n_shuffled: int = 5
     joint: bool = True
 
+    def __post_init__(self) -> None:
+        n_of_share(self.share, 100)
+        if self.n_test < 1 or self.n_shuffled < 0:
+            raise UserError(
+                f"Cannot measure transfer on {self.n_test} examples with {self.n_shuffled} shuffled alphas. Give one "
+                "example or more, and 0 shuffled ones or more."
+            )
+
 
 @dataclass(frozen=True)
 class Row:
@@ -87,9 +95,10 @@ def column_hash(units: Sequence[Unit], target: Unit, settings: TransferSettings)
     )
 
 
-def column_path(out: Path, target: Unit) -> Path:
-    """Where a column is kept."""
-    return unit_path(out, KIND, target.task.name, f"seed-{target.seed}")
+def column_place(units: Sequence[Unit], target: Unit, settings: TransferSettings, out: Path) -> tuple[Path, str]:
+    """File and hash of a column."""
+    hashed = column_hash(units, target, settings)
+    return unit_path(out, KIND, hashed, target.task.name, f"seed-{target.seed}"), hashed
 
 
 def column_cost(model: Model, n_tasks: int, target: Unit, settings: TransferSettings) -> float:
@@ -116,14 +125,14 @@ def transfer_costs(model: Model, units: Sequence[Unit], settings: TransferSettin
         for unit in group:
             cost = column_cost(model, len(group), unit, settings)
             everything += cost
-            missing += 0.0 if read_unit(column_path(out, unit), column_hash(units, unit, settings)) else cost
+            missing += 0.0 if read_unit(*column_place(units, unit, settings, out)) else cost
     return everything, missing
 
 
 def _joint_place(units: Sequence[Unit], out: Path) -> tuple[Path, str]:
     """File and hash of the joint alpha of a seed."""
     hashed = unit_hash(fits=sorted(unit.fit_hash for unit in units), joint=True, revision=REVISION)
-    return unit_path(out, KIND, "joint", f"seed-{units[0].seed}"), hashed
+    return unit_path(out, KIND, hashed, "joint", f"seed-{units[0].seed}"), hashed
 
 
 def run_transfer(
@@ -160,7 +169,7 @@ def run_transfer(
         joint = _joint(model, group, sources, out, fitting, memory, progress) if settings.joint else None
         for unit in group:
             cost = column_cost(model, len(group), unit, settings)
-            path, hashed = column_path(out, unit), column_hash(units, unit, settings)
+            path, hashed = column_place(units, unit, settings, out)
             if (values := read_unit(path, hashed)) is None:
                 progress.say(f"transfer to {unit.task.name}, seed {seed}")
                 made = measure_column(model, unit.task, sources, joint=joint, settings=settings, memory=memory)
@@ -198,6 +207,7 @@ def measure_column(
     own, seed = sources[task.name], sources[task.name].selection.seed
     for adapter in sources.values():
         adapter.check_model(model)
+    own.embedding.check_split(task, "Cannot measure transfer to", "adapter")
     alpha, t = own.selection.alpha, own.embedding.mean
     k = n_of_share(settings.share, alpha.numel())
     sets = [("soft", name, one.selection.alpha, t) for name, one in sources.items()]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from site_interp.adapter import Adapter
 from site_interp.comparison import Interval, nested_mean
+from site_interp.errors import UserError
 from site_interp.experiments.overlap import Correlation, overlap, transfer_correlation
 from site_interp.experiments.transfer import Column, TransferSettings, measure_column
 from site_interp.metrics import Metric
@@ -49,7 +50,13 @@ class Transfer:
     joint: Mapping[str, Interval]
 
     def values(self, kind: str) -> Array:
-        """Raw scores [source target]."""
+        """Raw scores [source target].
+
+        Raises:
+            UserError: Another kind than soft, top_k and counterpart.
+        """
+        if kind not in self.matrices:
+            raise UserError(f"Cannot give the transfer {kind!r}: there are {', '.join(self.matrices)}.")
         found = self.matrices[kind]
         return np.array([[found[source, target].value for target in self.tasks] for source in self.tasks])
 
@@ -128,7 +135,8 @@ def transfer(
         progress: Called with the targets done; by default a bar is shown.
 
     Raises:
-        UserError: Fewer than two tasks, a task without its adapter, or adapters of another model.
+        UserError: Fewer than two tasks, a task without its adapter or with two, adapters of several seeds, or of
+            another model or split.
 
     Example:
         found = transfer(model, [task_a, task_b], [adapter_a, adapter_b])
@@ -136,6 +144,12 @@ def transfer(
     """
     check_several([task.name for task in tasks])
     sources = {adapter.embedding.task: adapter for adapter in adapters}
+    seeds = {adapter.selection.seed for adapter in adapters}
+    if len(sources) < len(adapters) or len(seeds) > 1:
+        raise UserError(
+            f"Cannot transfer heads between {len(adapters)} adapters of {len(sources)} tasks and {len(seeds)} seeds. "
+            "Give one for each task, all of one seed."
+        )
     sources = {task.name: sources[task.name] for task in tasks if task.name in sources}
     with advancing(len(tasks), "transferring", progress) as advance:
         columns = []

@@ -74,10 +74,15 @@ class Curve:
 def n_of_share(share: int | float, n_heads: int) -> int:
     """Heads in a share given in percent, rounded; at least one where the share is above 0.
 
+    Raises:
+        UserError: A share that is none.
+
     Example:
         >>> n_of_share(30, 270), n_of_share(0.1, 270), n_of_share(0, 270)
         (81, 1, 0)
     """
+    if not 0 <= share <= 100:
+        raise UserError(f"Cannot take a share of {share} % of the heads. Give a number from 0 to 100.")
     return 0 if share == 0 else max(1, round(share * n_heads / 100))
 
 
@@ -87,8 +92,10 @@ def rank_heads(
     """(layer, head) pairs, highest value first; equal ones by `ties`, then by layer.
 
     Raises:
-        UserError: A value that is nan.
+        UserError: A value that is nan, or values that are not [layer head].
     """
+    if values.ndim != 2 or (ties is not None and ties.shape != values.shape):
+        raise UserError(f"Cannot rank heads by values of shape {tuple(values.shape)}: give [layer head], ties alike.")
     if bool(values.isnan().any()):
         raise UserError("Cannot rank the heads: a value is nan. Look at the prompts it was computed on.")
     second = torch.zeros_like(values) if ties is None else ties

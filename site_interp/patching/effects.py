@@ -128,13 +128,16 @@ def sweep_heads(
         Effects [prompt layer head] in nats; above 0 the head makes the answer more likely.
 
     Raises:
-        UserError: Too few examples, an unknown kind, or values that are not finite.
+        UserError: Too few examples, an unknown kind, an embedding of another model or split, or values that are not
+            finite.
 
     Example:
         effects = sweep_heads(model, task, embedding, kind="shuffled")
         plots.effect_map(effects.mean)
     """
     labelled = task if isinstance(task, Labelled) else Labelled(task)
+    embedding.check_model(model)
+    embedding.check_split(labelled, "Cannot read the effects of heads on")
     queries = draw_queries(model, labelled, embedding, kind=kind, n_prompts=n_prompts, seed=seed)
     values, clean = sweep_prompts(
         model, queries.prompts, queries.answers, embedding.mean[None], memory=memory, progress=progress
@@ -204,6 +207,8 @@ def attribute_heads(
         UserError: As in `sweep_heads`.
     """
     labelled = task if isinstance(task, Labelled) else Labelled(task)
+    embedding.check_model(model)
+    embedding.check_split(labelled, "Cannot read the effects of heads on")
     queries = draw_queries(model, labelled, embedding, kind=kind, n_prompts=n_prompts, seed=seed)
     values = torch.zeros(n_prompts, model.n_layers, model.n_heads)
     clean = torch.zeros(n_prompts)

@@ -92,10 +92,11 @@ def sufficiency_curves(
         progress: Called with the (set, example) pairs done; `n_scored` says how many there are.
 
     Raises:
-        UserError: No test examples, or a ranking that is not one of all heads.
+        UserError: No test examples, an adapter of another model or split, or a ranking that is not one of all heads.
     """
     shape, n_heads = adapter.selection.logits.shape, adapter.selection.logits.numel()
-    sets = _ranked_sets(rankings, n_heads)
+    _check(model, task, adapter, n_random)
+    sets = _ranked_sets(rankings, shape)
     alphas = torch.stack([mask_of(one.heads, shape) for one in sets])
     drawn = _random_alphas(shape, n_random, adapter.selection.seed)
     prompts, answers = _zero_shot(model, task, adapter, n_test)
@@ -135,10 +136,11 @@ def necessity_curves(
 
     Arguments and errors as in `sufficiency_curves`.
     """
-    alpha, n_heads = adapter.selection.alpha, adapter.selection.logits.numel()
-    sets = _ranked_sets(rankings, n_heads)
-    drawn = _random_alphas(alpha.shape, n_random, adapter.selection.seed)
-    masks = torch.cat([torch.stack([mask_of(one.heads, alpha.shape) for one in sets]), *(m for _, m in drawn)])
+    alpha, shape, n_heads = adapter.selection.alpha, adapter.selection.logits.shape, adapter.selection.logits.numel()
+    _check(model, task, adapter, n_random)
+    sets = _ranked_sets(rankings, shape)
+    drawn = _random_alphas(shape, n_random, adapter.selection.seed)
+    masks = torch.cat([torch.stack([mask_of(one.heads, shape) for one in sets]), *(m for _, m in drawn)])
     prompts, answers = _zero_shot(model, task, adapter, n_test)
     found = score_alphas(
         model, prompts, answers, adapter.embedding.mean[None], alpha * (1 - masks), memory=memory, progress=progress
@@ -180,7 +182,8 @@ def icl_ablation_curves(
     if to not in ("mean", "zero"):
         raise UserError(f"Cannot ablate heads to {to!r}: there are mean and zero.")
     shape, n_heads = adapter.selection.logits.shape, adapter.selection.logits.numel()
-    sets = _ranked_sets(rankings, n_heads)
+    _check(model, task, adapter, n_random)
+    sets = _ranked_sets(rankings, shape)
     drawn = _random_alphas(shape, n_random, adapter.selection.seed)
     masks = torch.cat([torch.stack([mask_of(one.heads, shape) for one in sets]), *(m for _, m in drawn)])
     examples = task.test_examples(n_test)
@@ -214,12 +217,24 @@ def n_scored(rankings: int, *, n_random: int, n_examples: int, shares: int = len
     return (rankings * shares + n_random * len(RANDOM_SHARES)) * n_examples
 
 
-def _ranked_sets(rankings: Mapping[str, Heads], n_heads: int) -> list[_Set]:
+def _check(model: Model, task: Task, adapter: Adapter, n_random: int) -> None:
+    if n_random < 0:
+        raise UserError(f"Cannot draw {n_random} random sets of heads. Give 0 for none, or more.")
+    adapter.check_model(model)
+    adapter.embedding.check_split(task, "Cannot patch heads on", "adapter")
+
+
+def _ranked_sets(rankings: Mapping[str, Heads], shape: Sequence[int]) -> list[_Set]:
+    everything = {(layer, head) for layer in range(shape[0]) for head in range(shape[1])}
+    n_heads = len(everything)
+    if not rankings:
+        raise UserError("Cannot patch heads: no ranking was given. Give one or more, such as si.rankings(adapter, {}).")
     for name, heads in rankings.items():
-        if len(set(heads)) != n_heads or len(heads) != n_heads:
+        known = everything.intersection(heads)
+        if len(known) != n_heads or len(heads) != n_heads:
             raise UserError(
-                f"Cannot patch heads by the ranking {name!r}: it holds {len(set(heads))} different heads of {n_heads}. "
-                "Rank them all."
+                f"Cannot patch heads by the ranking {name!r}: of {len(heads)} entries {len(known)} are different heads "
+                f"of this model, which has {n_heads}. Rank each of them once."
             )
     return [
         _Set(name, share, heads[: n_of_share(share, n_heads)]) for name, heads in rankings.items() for share in SHARES
@@ -250,7 +265,6 @@ def _points(
 def _zero_shot(
     model: Model, task: Task, adapter: Adapter, n_test: int | None
 ) -> tuple[Sequence[str], list[list[list[int]]]]:
-    adapter.check_model(model)
     prompts = adapter.prompts([example.input for example in task.test_examples(n_test)])
     return prompts, _answers(model, task, adapter, prompts, n_test)
 

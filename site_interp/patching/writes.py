@@ -45,10 +45,17 @@ def head_writes(
         n_tokens: Tokens of either kind.
 
     Raises:
-        UserError: A head that the model does not have, or more tokens than it knows.
+        UserError: A target of another shape or that is not finite, a head that the model does not have, or more
+            tokens than it knows.
     """
     if not 0 < n_tokens <= model.d_vocab:
         raise UserError(f"Cannot list {n_tokens} tokens: {model.name} knows {model.d_vocab}.")
+    shape = (model.n_layers, model.n_heads, model.d_head)
+    if tuple(target.shape) != shape or not bool(target.isfinite().all()):
+        raise UserError(
+            f"Cannot read what heads of {model.name} write: the target must be finite numbers [layer head d_head] = "
+            f"{list(shape)}, and has the shape {list(target.shape)}. Give a task embedding's mean."
+        )
     found = []
     for layer, head in heads:
         if not (0 <= layer < model.n_layers and 0 <= head < model.n_heads):

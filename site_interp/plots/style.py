@@ -90,7 +90,14 @@ def method_colour(method: str) -> str:
 
 
 def as_array(values: Any) -> npt.NDArray[np.float64]:
-    """Numbers as an array; a tensor is taken off its graph and its device first."""
+    """Numbers as an array; a tensor is taken off its graph and its device first.
+
+    Raises:
+        ValueError: Something that holds numbers among other things, such as `HeadEffects`.
+    """
+    for part in ("mean", "alpha"):
+        if hasattr(values, part) and not callable(getattr(values, part)):
+            raise ValueError(f"Cannot draw a {type(values).__name__} as numbers: give its .{part}.")
     for step in ("detach", "cpu", "float"):
         if hasattr(values, step):
             values = getattr(values, step)()

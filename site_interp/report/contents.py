@@ -12,6 +12,7 @@ from site_interp.records import Record
 from site_interp.store import COMPARISONS_NAME, RESULTS_NAME, read_results
 
 FLOORS = ("echo", "majority")
+MAX_NUMBER = 1e12  # of a score or an effect; larger ones come from damaged files
 Row = dict[str, Any]
 
 
@@ -106,9 +107,14 @@ def _differences(path: Path) -> tuple[tuple[Row, ...], list[str]]:
 
 def _is_difference(row: Row) -> bool:
     texts = all(isinstance(row.get(key), str) for key in ("task", "first", "second"))
-    ends = all(isinstance(row.get(key), int | float | None) for key in ("ci_low", "ci_high"))
+    ends = all(row.get(key) is None or _is_number(row[key]) for key in ("ci_low", "ci_high"))
     counts = all(isinstance(row.get(key), int) for key in ("n", "n_seeds"))
-    return texts and ends and counts and row.get("metric") in METRICS and isinstance(row.get("value"), int | float)
+    return texts and ends and counts and row.get("metric") in METRICS and _is_number(row.get("value"))
+
+
+def _is_number(value: object) -> bool:
+    """A finite number of ordinary size, as scores and effects are."""
+    return isinstance(value, int | float) and abs(value) < MAX_NUMBER
 
 
 def read_rows(path: Path) -> tuple[list[Row], int]:

@@ -125,7 +125,7 @@ def seed_words(seeds: Sequence[int]) -> str:
     ordered = sorted(seeds)
     if len(ordered) == 1:
         return f"seed {ordered[0]}"
-    if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
         return f"seeds {ordered[0]}–{ordered[-1]}"
     return "seeds " + ", ".join(map(str, ordered))
 

@@ -62,7 +62,14 @@ class Task:
 
         Args:
             n: How many; None or more than there are means all.
+
+        Raises:
+            UserError: Fewer than none.
         """
+        if n is not None and n < 0:
+            raise UserError(
+                f"Cannot take {n} test examples of task '{self.name}'. Give a number from 1, or None for all."
+            )
         order = list(range(len(self.test)))
         random.Random(sub_seed(self.split_seed, "test order", self.name)).shuffle(order)
         return tuple(self.test[index] for index in order[:n])
