@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from site_interp.evaluation import evaluate
     from site_interp.experiments.overlap import overlap, seed_stability
     from site_interp.experiments.patch import rankings
-    from site_interp.experiments.patch_summary import curve_panel
+    from site_interp.experiments.patch_figures import curve_panel
     from site_interp.experiments.transfer import TransferSettings
     from site_interp.experiments.transfer_summary import transfer
     from site_interp.fitting import fit_selection
@@ -81,7 +81,7 @@ _HOMES = {
     "attribute_heads": "patching",
     "check_model": "doctor",
     "check_named": "task_checks",
-    "curve_panel": "experiments.patch_summary",
+    "curve_panel": "experiments.patch_figures",
     "embed_task": "embedding",
     "embedding_spread": "patching",
     "encode_prompts": "prefixes",

@@ -146,7 +146,9 @@ def test_a_patching_curve_shows_shares_scores_and_k_with_the_interval() -> None:
         "top alpha, 10 % of heads (k = 27): 0.25 [0.12, 0.50]",
         "top alpha, 50 % of heads (k = 135): 0.75",
     ]
-    assert figure.layout.xaxis.title.text == "share of heads (%)"
+    assert figure.layout.xaxis.title.text == "share of heads (%), number of heads"
+    ticks = dict(zip(figure.layout.xaxis.tickvals, figure.layout.xaxis.ticktext, strict=True))
+    assert ticks == {0: "0<br>0", 10: "10<br>27", 30: "30", 50: "50<br>135", 70: "70", 100: "100"}
     assert figure.layout.yaxis.title.text == "first_token"
     assert figure.layout.xaxis.range[0] < 0
     assert figure.layout.xaxis.range[1] > 100
@@ -210,8 +212,8 @@ def test_several_tasks_have_a_panel_each_on_the_same_axes_with_one_legend() -> N
     assert sum(bool(part.showlegend) for part in figure.data) == 4
     assert len({figure.layout[f"yaxis{number}"].range for number in ("", 2, 3, 4)}) == 1
     titles = [figure.layout[f"xaxis{number}"].title.text for number in ("", 2, 3, 4)]
-    assert titles == [None, *["share of heads (%)"] * 3]
-    assert figure.layout.yaxis.title.text == figure.layout.yaxis4.title.text == "first_token"
+    assert titles == [None, None, *["share of heads (%), number of heads"] * 2], "four panels stand two by two"
+    assert figure.layout.yaxis.title.text == figure.layout.yaxis3.title.text == "first_token"
 
 
 def test_a_line_that_only_a_later_panel_has_is_in_the_legend() -> None:
@@ -303,7 +305,7 @@ def test_the_dendrogram_stands_above_the_columns_on_a_distance_axis_from_0() -> 
     above = figure.layout.yaxis2
     assert above.range[0] == 0
     assert 0.7 < above.range[1] < 0.8
-    assert above.title.text == "distance"
+    assert above.title.text == "1 − similarity"
     assert figure.layout.yaxis.domain[1] < above.domain[0]
     assert tree.customdata[1] == "joined at distance 0.30"
 

@@ -175,6 +175,8 @@ def test_figures_are_in_the_data_in_the_order_of_their_places(page: Page) -> Non
     assert places == ["0", "1"]
     bars, alpha = page.data["figures"]
     assert [bars["data"][0]["type"], alpha["data"][0]["type"]] == ["bar", "heatmap"]
+    places = [page.text.index(words) for words in ("Scores and fitting", "accuracy", "Alpha of each head", "alpha_0")]
+    assert places == sorted(places)
     assert sum("Plotly" in script and len(script) > 1_000_000 for script in page.scripts) == 1
 
 

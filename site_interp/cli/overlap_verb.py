@@ -44,7 +44,8 @@ def overlap_verb(
     """Compare the heads that tasks use with chance, say how stable they are, and list every head with what it does.
 
     Adapters are taken from the output folder of an earlier run or fitted first. With two seeds or more the agreement of
-    seeds is told; tasks are compared on the first.
+    seeds is told; tasks are compared on the first. Without --task and --suite the demo suite is used. OUT/figures holds
+    the matrices, OUT/head_catalogue.csv every head with its alpha in each of these tasks.
     """
     from site_interp.tasks import check_several
 
@@ -68,7 +69,7 @@ def overlap_verb(
     check_several([one.name for one in tasks])
     loaded = options.read_model(model, device, dtype)
 
-    from site_interp.experiments.adapters import fit_costs, obtain_adapters
+    from site_interp.experiments.adapters import adapters_there, fit_costs, obtain_adapters
     from site_interp.experiments.head_pieces import head_piece_costs, read_model_scores, read_task_heads
     from site_interp.experiments.overlap import catalogue_of, check_k, overlap, seed_stability
     from site_interp.experiments.overlap_summary import catalogue_csv, make_figures, overlap_values, spread_values
@@ -88,7 +89,8 @@ def overlap_verb(
     seconds = (to_fit + to_read) * seconds_per_token(loaded)
     print(
         f"Plan: heads of {len(tasks)} tasks compared, seeds {len(numbers)}, on {loaded.name}; "
-        f"{describe_minutes(seconds)} to go. Output: {folder}",
+        f"{describe_minutes(seconds)} to go. "
+        f"{adapters_there(units, folder)} Output: {folder}",
         file=sys.stderr,
     )
     if plan:

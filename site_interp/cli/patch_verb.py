@@ -1,6 +1,7 @@
 """`site-interp patch`: which heads carry a task, by patching sets of them and each alone."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from site_interp.cli.console import progress_bar, show, table
 
 if TYPE_CHECKING:
     from site_interp.comparison import Interval
-    from site_interp.experiments.patch_summary import Panel
+    from site_interp.experiments.patch_summary import Panel, RankedHead
 
 
 def patch_verb(
@@ -45,7 +46,11 @@ def patch_verb(
     plan: options.Plan = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Patch the heads of tasks: are they enough, are they needed, does in-context learning use them.
+    """Patch the heads of tasks: which are they, are they enough, are they needed, does in-context learning use them.
+
+    Prints the heads of the highest alpha, and what is scored as more and more heads are replaced by the task embedding,
+    set back in the fitted adapter, or ablated in few-shot prompts. OUT/figures holds the curves, the alpha maps and the
+    effect of every head alone. Without --task and --suite the demo suite is patched.
 
     Adapters are taken from the output folder of an earlier run or fitted first. Finished pieces are kept, and the same
     command continues.
@@ -73,9 +78,15 @@ def patch_verb(
     numbers = options.read_seeds(seeds)
     loaded = options.read_model(model, device, dtype)
 
-    from site_interp.experiments.adapters import fit_costs, obtain_adapters
+    from site_interp.experiments.adapters import adapters_there, fit_costs, obtain_adapters
     from site_interp.experiments.patch import PatchSettings, piece_cost, plan_pieces, run_pieces
-    from site_interp.experiments.patch_summary import make_figures, panel_values, read_curves, summarise_curves
+    from site_interp.experiments.patch_figures import make_figures
+    from site_interp.experiments.patch_summary import (
+        panel_values,
+        ranked_heads,
+        read_curves,
+        summarise_curves,
+    )
     from site_interp.experiments.plan import describe_minutes, plan_units, seconds_per_token
     from site_interp.files import check_writable, json_line, locked
     from site_interp.records import unit_hash
@@ -93,7 +104,7 @@ def patch_verb(
     print(
         f"Plan: {len(pieces)} pieces (tasks {len(tasks)}, seeds {len(numbers)}) on {loaded.name}, "
         f"{sum(piece.done(folder) for piece in pieces)} finished before; {describe_minutes(seconds)} to go. "
-        f"Output: {folder}",
+        f"{adapters_there(units, folder)} Output: {folder}",
         file=sys.stderr,
     )
     if plan:
@@ -108,23 +119,38 @@ def patch_verb(
         panel for by_task in read_curves(pieces, folder).values() for panel in summarise_curves(by_task, "first_token")
     ]
     saved = save_figures(folder, make_figures(pieces, adapters, folder), replaces=["patching_", "effects_"])
+    heads = ranked_heads(pieces, adapters, folder)
     if as_json:
+        by_task = {name: [asdict(one) for one in ranked] for name, ranked in heads.items()}
         values = [{"question": panel.question, "metric": panel.metric, **panel_values(panel)} for panel in panels]
-        print(json_line({"out": str(folder), "panels": values}))
+        print(json_line({"out": str(folder), "heads": by_task, "panels": values}))
         return
+    show(_heads(heads, numbers[0]))
     for question in dict.fromkeys(panel.question for panel in panels):
         show(_table([panel for panel in panels if panel.question == question]))
+    show("area: mean score over all shares of heads from 0 to 100 %. Intervals are over inputs and seeds.")
     show(f"Scores: {folder}/patching/, figures: {folder}/figures/")
     if saved.png_left_out:
         show(f"Figures are HTML only: {saved.png_left_out}")
 
 
+N_HEADS = 8  # named for each task
 SHOWN = (10, 30, 50)  # shares in the table; all are in the figures
+
+
+def _heads(heads: "dict[str, list[RankedHead]]", seed: int) -> Any:
+    """The heads of the highest alpha of each task, with what each does alone."""
+    rows = [
+        [task, ", ".join(f"L{one.layer}H{one.head} ({one.effect:+.2f})" for one in ranked[:N_HEADS])]
+        for task, ranked in heads.items()
+    ]
+    title = f"heads of the highest alpha, seed {seed} (and the effect of each alone in zero-shot prompts, nats)"
+    return table(["task", f"the first {N_HEADS}"], rows, title, left=(0, 1))
 
 
 def _table(panels: "list[Panel]") -> Any:
     """First tokens right, by ranking and share, beside chance and the references."""
-    from site_interp.experiments.patch_summary import TITLES
+    from site_interp.experiments.patch_figures import TITLES
 
     first = panels[0]
     references = [line.name for line in first.references]

@@ -45,6 +45,9 @@ def transfer_verb(
 ) -> None:
     """Use the heads of each task on every other, with the target's own embedding, and the other way round.
 
+    Beside them stand the target's own alphas on shuffled heads (chance) and one alpha fitted on all tasks. Without
+    --task and --suite the demo suite is used. OUT/figures holds the matrices.
+
     Adapters are taken from the output folder of an earlier run or fitted first. Finished targets are kept, and the same
     command continues.
     """
@@ -70,7 +73,7 @@ def transfer_verb(
     check_several([one.name for one in tasks])
     loaded = options.read_model(model, device, dtype)
 
-    from site_interp.experiments.adapters import fit_costs, obtain_adapters
+    from site_interp.experiments.adapters import adapters_there, fit_costs, obtain_adapters
     from site_interp.experiments.plan import describe_minutes, plan_units, seconds_per_token
     from site_interp.experiments.transfer import TransferSettings, column_hash, run_transfer, transfer_costs
     from site_interp.experiments.transfer_summary import (
@@ -93,7 +96,8 @@ def transfer_verb(
     seconds = (to_fit + to_measure) * seconds_per_token(loaded)
     print(
         f"Plan: heads of {len(tasks)} tasks on each other, seeds {len(numbers)}, on {loaded.name}; "
-        f"{describe_minutes(seconds)} to go. Output: {folder}",
+        f"{describe_minutes(seconds)} to go. "
+        f"{adapters_there(units, folder)} Output: {folder}",
         file=sys.stderr,
     )
     if plan:

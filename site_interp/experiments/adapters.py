@@ -48,3 +48,9 @@ def fit_costs(model: Model, units: Sequence[Unit], out: Path) -> tuple[float, fl
     work = {unit: cost.embedding + cost.fitting for unit, cost in costs.items()}
     missing = [work[unit] for unit in units if not is_kept(unit, adapter_folder(out, unit))]
     return sum(work.values(), 0.0), sum(missing, 0.0)
+
+
+def adapters_there(units: Sequence[Unit], out: Path) -> str:
+    """How many adapters are taken from `out` and how many will be fitted, as a sentence."""
+    there = sum(is_kept(unit, adapter_folder(out, unit)) for unit in units)
+    return f"Adapters: {there} there, {len(units) - there} to fit."

@@ -55,6 +55,13 @@ class Overlap:
     embeddings: Array
     shapes: Mapping[str, AlphaShape]
 
+    def __repr__(self) -> str:
+        apart = sum(pair.p_corrected < 0.05 for pair in self.pairs)
+        return (
+            f"Overlap({len(self.tasks)} tasks, top {self.k} heads: {apart} of {len(self.pairs)} pairs share more than "
+            f"chance (Jaccard {self.chance.jaccard:.2f}))"
+        )
+
     def matrix(self, measure: str = "jaccard") -> Array:
         """One measure as a symmetric matrix [task task]: one of `MEASURES`.
 

@@ -11,7 +11,7 @@ import numpy as np
 from site_interp.adapter import Adapter
 from site_interp.experiments.head_pieces import TaskHeads
 from site_interp.experiments.overlap import CatalogueEntry, Overlap
-from site_interp.similarity import Stability
+from site_interp.similarity import Stability, cluster
 from site_interp.tasks import short_names
 
 Figures = dict[str, tuple[Any, dict[str, Any]]]
@@ -39,27 +39,27 @@ def make_figures(
     shared: dict[str, Any] = {
         "row_title": "task",
         "column_title": "task",
-        "order": found.clustering.order,
-        "merges": found.clustering.merges,
     }
     figures: Figures = {}
     for measure, words in MEASURES.items():
-        label = words.format(k=found.k)
+        label, values = words.format(k=found.k), found.matrix(measure)
+        tree = cluster(values)
         chance = f" (chance {found.chance.jaccard:.2f})" if measure == "jaccard" else ""
         signed = measure == "spearman"
         figures[f"overlap_{measure}"] = (
             task_matrix(
-                found.matrix(measure), names, names, label=label, low=-1 if signed else 0, diverging=signed,
-                title=f"{model}: {label}{chance}", **shared,
+                values, names, names, label=label, low=-1 if signed else 0, diverging=signed,
+                title=f"{model}: {label}{chance}", order=tree.order, merges=tree.merges, **shared,
             ),
-            {**numbers, "measure": measure, "values": found.matrix(measure).tolist()},
+            {**numbers, "measure": measure, "order": tree.order, "values": values.tolist()},
         )  # fmt: skip
+    tree = cluster(found.embeddings)
     figures["overlap_embeddings"] = (
         task_matrix(
             found.embeddings, names, names, label="cosine of the task embeddings", low=-1, diverging=True,
-            title=f"{model}: cosine of the task embeddings, all heads", **shared,
+            title=f"{model}: cosine of the task embeddings, all heads", order=tree.order, merges=tree.merges, **shared,
         ),
-        {**numbers, "measure": "embedding cosine", "values": found.embeddings.tolist()},
+        {**numbers, "measure": "embedding cosine", "order": tree.order, "values": found.embeddings.tolist()},
     )  # fmt: skip
     alphas = {short[one.embedding.task]: one.selection.alpha for one in adapters}
     figures["alpha_distribution"] = (

@@ -1,4 +1,4 @@
-"""Patching curves over seeds and tasks, with intervals and chance, as figures and as rows of a table."""
+"""Patching curves over seeds and tasks, with intervals and chance."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,26 +9,14 @@ import numpy as np
 
 from site_interp.adapter import Adapter
 from site_interp.comparison import Interval, nested_mean
-from site_interp.errors import UserError
-from site_interp.experiments.patch import EFFECT_NAMES, QUESTIONS, Piece, curves_from, read_effects
+from site_interp.experiments.patch import QUESTIONS, Piece, curves_from, read_effects
 from site_interp.metrics import Metric
-from site_interp.patching import CURVE_METRICS, RANDOM_SHARES, CurveSet, HeadEffects
+from site_interp.patching import RANDOM_SHARES, CurveSet, HeadEffects
 from site_interp.similarity import spearman
-from site_interp.tasks import short_names
 from site_interp.unit_files import read_unit
 
 MEAN = "mean of tasks"
 BAND = (5, 95)  # percentiles of the random draws
-AXIS: Mapping[Metric, str] = {
-    "first_token": "first token right",
-    "answer_log_prob": "log-probability of the answer, nats",
-}
-TITLES = {
-    "sufficiency": "only these heads are replaced by the task embedding",
-    "necessity": "the fitted adapter without these heads",
-    "icl_ablation_mean": "few-shot prompts with these heads at their zero-shot mean",
-    "icl_ablation_zero": "few-shot prompts with these heads at zero",
-}
 
 
 @dataclass(frozen=True)
@@ -99,36 +87,14 @@ def read_curves(pieces: Sequence[Piece], out: Path) -> dict[str, dict[str, list[
 
 def summarise_curves(by_task: Mapping[str, Sequence[CurveSet]], metric: Metric) -> list[Panel]:
     """A panel for each task, and for their mean where there are several."""
-    panels = [_panel(task, {task: sets}, metric) for task, sets in by_task.items()]
+    panels = [panel_of(task, {task: sets}, metric) for task, sets in by_task.items()]
     if len(by_task) > 1:
-        panels.append(_panel(MEAN, by_task, metric))
+        panels.append(panel_of(MEAN, by_task, metric))
     return panels
 
 
-def curve_panel(sets: Sequence[CurveSet], metric: Metric = "first_token") -> Any:
-    """Curves of one task as `plots.patching_curves` draws them, with 95 % intervals over examples and seeds.
-
-    Args:
-        sets: One for each seed, all of one question and task.
-        metric: `first_token` or `answer_log_prob`.
-
-    Returns:
-        A `plots.CurvePanel`.
-
-    Raises:
-        UserError: No curves, or curves of several tasks or questions.
-
-    Example:
-        plots.patching_curves({"antonym": curve_panel([curves])}, ylabel="first token right")
-    """
-    if len({(one.task, one.question) for one in sets}) != 1:
-        raise UserError(
-            "Cannot draw the curves together: give those of one task and one question, one set for each seed."
-        )
-    return _drawn(_panel(sets[0].task, {sets[0].task: sets}, metric))
-
-
-def _panel(name: str, by_task: Mapping[str, Sequence[CurveSet]], metric: Metric) -> Panel:
+def panel_of(name: str, by_task: Mapping[str, Sequence[CurveSet]], metric: Metric) -> Panel:
+    """All curves of the tasks under one name, with what stands beside them."""
     several = [sets for group in by_task.values() for sets in group]
     # A ranking is drawn where every task has it; sweeps are made for the first seed only.
     common = [
@@ -197,81 +163,35 @@ def effect_correlations(effects: Mapping[str, HeadEffects], adapter: Adapter) ->
     return {kind: spearman(np.asarray(found.mean, dtype=np.float64), logits) for kind, found in effects.items()}
 
 
-Figures = dict[str, tuple[Any, dict[str, Any]]]
+@dataclass(frozen=True)
+class RankedHead:
+    """A head in the order of alpha.
+
+    Args:
+        layer, head: Which.
+        alpha: In the task's adapter.
+        effect: Of this head alone in zero-shot prompts, in nats.
+    """
+
+    layer: int
+    head: int
+    alpha: float
+    effect: float
 
 
-def make_figures(pieces: Sequence[Piece], adapters: Mapping[tuple[str, int], Adapter], out: Path) -> Figures:
-    """Curves of every question and metric, and the maps of each swept task, with the numbers they are drawn from."""
-    from site_interp.plots import effect_map, patching_curve, patching_curves
-
-    figures: Figures = {}
-    model = pieces[0].unit.model
-    for question, by_task in read_curves(pieces, out).items():
-        for metric in CURVE_METRICS:
-            panels = summarise_curves(by_task, metric)
-            numbers = {
-                "model": model,
-                "question": question,
-                "metric": metric,
-                "panels": list(map(panel_values, panels)),
-            }
-            title = f"{model}: {TITLES[question]}"
-            short = short_names(panel.task for panel in panels)
-            drawn = {short[panel.task]: _drawn(panel) for panel in panels}
-            figures[f"patching_{question}_{metric}"] = (
-                patching_curves(drawn, ylabel=AXIS[metric], title=title)
-                if len(drawn) > 1
-                else patching_curve(
-                    (only := next(iter(drawn.values()))).lines,
-                    band=only.band,
-                    references=only.references,
-                    ylabel=AXIS[metric],
-                    title=title,
-                ),
-                numbers,
-            )
-    short = short_names(piece.unit.task.name for piece in pieces)
+def ranked_heads(
+    pieces: Sequence[Piece], adapters: Mapping[tuple[str, int], Adapter], out: Path
+) -> dict[str, list[RankedHead]]:
+    """All heads of each task by the adapter of the first seed, the highest alpha first."""
+    found = {}
     for unit in dict.fromkeys(piece.unit for piece in pieces if piece.first):
-        effects = read_effects(pieces, unit, out)
-        correlations = effect_correlations(effects, adapters[unit.task.name, unit.seed])
-        for kind, found in effects.items():
-            n = len(found.values)
-            title = f"{short[unit.task.name]}: {EFFECT_NAMES[kind]} of each head ({model}, {n} prompts)"
-            figures[f"effects_{kind}_{unit.task.name}"] = (
-                effect_map(found.mean, title=title),
-                {
-                    "model": model,
-                    "task": unit.task.name,
-                    "seed": unit.seed,
-                    "kind": kind,
-                    "unit": "nats",
-                    "n_prompts": n,
-                    "effects": found.mean.tolist(),
-                    "spearman_with_alpha": correlations[kind],
-                },
-            )
-    return figures
-
-
-def _drawn(panel: Panel) -> Any:
-    from site_interp.plots import CurveBand, CurveLine, CurvePanel
-
-    lines = [
-        CurveLine(
-            line.name,
-            line.shares,
-            line.ks,
-            [interval.value for interval in line.intervals],
-            [interval.low for interval in line.intervals],
-            [interval.high for interval in line.intervals],
-        )
-        for line in panel.lines
-    ]
-    chance = panel.chance
-    band = None
-    if chance is not None:
-        band = CurveBand("random", chance.shares, chance.means, chance.lows, chance.highs, chance.n_draws)
-    return CurvePanel(lines, band, [(line.name, line.intervals[0].value) for line in panel.references])
+        selection = adapters[unit.task.name, unit.seed].selection
+        effects = read_effects(pieces, unit, out)["zero_shot"].mean
+        found[unit.task.name] = [
+            RankedHead(layer, head, float(selection.alpha[layer, head]), float(effects[layer, head]))
+            for layer, head in selection.ranking()
+        ]
+    return found
 
 
 def panel_values(panel: Panel) -> dict[str, Any]:

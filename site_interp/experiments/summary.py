@@ -160,7 +160,7 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
     Returns:
         Name -> (figure, the numbers it was drawn from), for `save_figures`.
     """
-    from site_interp.plots import AccuracyRow, accuracy_bars, fitting_curve, head_map
+    from site_interp.plots import AccuracyRow, accuracy_bars, fitting_curve
 
     figures: dict[str, tuple[Any, dict[str, Any]]] = {}
     names = short_names(summary.tasks)
@@ -182,12 +182,7 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
     for unit in _first_fitted(units, out):
         adapter = Adapter.from_pretrained(adapter_folder(out, unit))
         name = names[unit.task.name]
-        alpha = adapter.selection.alpha
-        title = f"{name}: alpha of each head ({unit.model}, seed {unit.seed})"
-        figures[f"alpha_{unit.task.name}"] = (
-            head_map(alpha, title=title),
-            {"task": unit.task.name, "seed": unit.seed, "model": unit.model, "alpha": alpha.tolist()},
-        )
+        figures[f"alpha_{unit.task.name}"] = alpha_figure(unit, adapter.selection.alpha, name)
         if (trace := adapter.selection.trace) is not None:
             traces[name] = trace
     if traces:
@@ -196,6 +191,15 @@ def make_figures(summary: Summary, units: Sequence[Unit], out: Path) -> dict[str
             {"model": units[0].model, "traces": {name: asdict(trace) for name, trace in traces.items()}},
         )
     return figures
+
+
+def alpha_figure(unit: Unit, alpha: Any, name: str) -> tuple[Any, dict[str, Any]]:
+    """The alpha map of a unit with its numbers; `name` is the task's in the title."""
+    from site_interp.plots import head_map
+
+    title = f"{name}: alpha of each head ({unit.model}, seed {unit.seed})"
+    numbers = {"task": unit.task.name, "seed": unit.seed, "model": unit.model, "alpha": alpha.tolist()}
+    return head_map(alpha, title=title), numbers
 
 
 def _first_fitted(units: Sequence[Unit], out: Path) -> list[Unit]:

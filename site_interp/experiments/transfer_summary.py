@@ -19,6 +19,7 @@ from site_interp.progress import Advance, advancing
 from site_interp.tasks import Task, check_several, short_names
 
 Array = npt.NDArray[np.float64]
+COLOURS = {"own alpha": "#0072b2", "one alpha for all": "#56b4e9", "shuffled alphas": "#9aa0a6"}
 ENOUGH = 0.1  # a diagonal below says nothing about the share of it that another task's heads reach
 MATRIX_KINDS = {
     "soft": "alpha of the source, embedding of the target",
@@ -48,6 +49,13 @@ class Transfer:
     own: Mapping[str, Interval]
     shuffled: Mapping[str, Interval]
     joint: Mapping[str, Interval]
+
+    def __repr__(self) -> str:
+        wins = len(self.diagonal_wins("soft"))
+        return (
+            f"Transfer({len(self.tasks)} tasks, {self.metric}, seeds {self.n_seeds}, k {self.k}: own heads highest on "
+            f"{wins} of {len(self.tasks)})"
+        )
 
     def values(self, kind: str) -> Array:
         """Raw scores [source target].
@@ -164,7 +172,7 @@ Figures = dict[str, tuple[Any, dict[str, Any]]]
 
 def make_figures(transfer: Transfer, model: str, correlation: Correlation) -> Figures:
     """The matrices, their shares of the diagonal, and own against joint and shuffled alphas."""
-    from site_interp.plots import interval_bars, task_matrix
+    from site_interp.plots import AccuracyRow, accuracy_bars, task_matrix
 
     names = list(short_names(transfer.tasks).values())
     words: dict[str, Any] = {"row_title": "source of the heads", "column_title": "target task"}
@@ -203,18 +211,18 @@ def make_figures(transfer: Transfer, model: str, correlation: Correlation) -> Fi
         ),
         {**numbers, "kind": "soft, share of the diagonal", "rows": names + list(beside), "values": share.tolist()},
     )  # fmt: skip
-    bars = [(f"{name}, {what}", by_task[task], colour)
-            for task, name in zip(transfer.tasks, names, strict=True)
-            for what, by_task, colour in (("own", transfer.own, "#0072b2"), ("joint", transfer.joint, "#56b4e9"),
-                                          ("shuffled", transfer.shuffled, "#9aa0a6")) if task in by_task]  # fmt: skip
+    kinds = (("own alpha", transfer.own), ("one alpha for all", transfer.joint), ("shuffled alphas", transfer.shuffled))
+    bars = [
+        AccuracyRow(name, what, by_task[task].value, by_task[task].low, by_task[task].high)
+        for what, by_task in kinds
+        for task, name in zip(transfer.tasks, names, strict=True)
+        if task in by_task
+    ]
     figures["transfer_joint"] = (
-        interval_bars(
-            [interval.value for _, interval, _ in bars],
-            [interval.low for _, interval, _ in bars],
-            [interval.high for _, interval, _ in bars],
-            [name for name, _, _ in bars],
-            colours=[colour for _, _, colour in bars],
-            ylabel="first token right",
+        accuracy_bars(
+            bars,
+            colours=COLOURS,
+            metric="first token right",
             title=f"{model}: own alpha, one alpha for all tasks, and shuffled alphas",
         ),
         numbers,

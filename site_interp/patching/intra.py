@@ -58,6 +58,11 @@ class CurveSet:
     draws: tuple[Point, ...]
     references: Mapping[str, Mapping[Metric, tuple[float, ...]]]
 
+    def __repr__(self) -> str:
+        n = len(next(iter(self.references.values()))["first_token"])
+        names = ", ".join(curve.name for curve in self.curves)
+        return f"CurveSet({self.question}, {self.task}, seed {self.seed}: {names} on {n} examples)"
+
 
 @dataclass(frozen=True)
 class _Set:

@@ -2,7 +2,7 @@
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -30,7 +30,13 @@ class AccuracyRow:
     high: int | float | None = None
 
 
-def accuracy_bars(rows: Sequence[AccuracyRow], *, title: str | None = None, metric: str = "right answers") -> go.Figure:
+def accuracy_bars(
+    rows: Sequence[AccuracyRow],
+    *,
+    title: str | None = None,
+    metric: str = "right answers",
+    colours: Mapping[str, str] | None = None,
+) -> go.Figure:
     """Bars of the share of right answers per task and method, in percent, with their intervals.
 
     Tasks and methods keep the order in which they first appear. The floors (echo, majority) are marks, not bars.
@@ -39,6 +45,7 @@ def accuracy_bars(rows: Sequence[AccuracyRow], *, title: str | None = None, metr
         rows: One per task and method.
         title: Heading.
         metric: What counts as right, for the axis.
+        colours: Of bars that stand for something else than methods.
 
     Raises:
         ValueError: No rows, a task and method twice, or a value outside [0, 1].
@@ -61,7 +68,11 @@ def accuracy_bars(rows: Sequence[AccuracyRow], *, title: str | None = None, metr
         for method in barred + lined:
             own = [row for row in rows if row.method == method and row.task in shown]
             places = [float(shown.index(row.task)) for row in own]
-            trace = _floor_lines(own, places, method) if method in lined else _bars(own, places, method, barred)
+            trace = (
+                _floor_lines(own, places, method)
+                if method in lined
+                else _bars(own, places, method, barred, (colours or {}).get(method, method_colour(method)))
+            )
             figure.add_trace(trace.update(legendgroup=method, showlegend=bool(own) and method not in named), **place)
             named |= {method} if own else set()
         figure.update_xaxes(tickvals=list(range(len(shown))), ticktext=labels[part], **place)
@@ -78,7 +89,9 @@ def accuracy_bars(rows: Sequence[AccuracyRow], *, title: str | None = None, metr
     return figure
 
 
-def _bars(rows: Sequence[AccuracyRow], places: Sequence[float], method: str, barred: Sequence[str]) -> go.Bar:
+def _bars(
+    rows: Sequence[AccuracyRow], places: Sequence[float], method: str, barred: Sequence[str], colour: str
+) -> go.Bar:
     """The bars of one method, side by side with those of the others in `barred`."""
     width = GROUP_WIDTH / len(barred)
     shift = (barred.index(method) - (len(barred) - 1) / 2) * width
@@ -96,7 +109,7 @@ def _bars(rows: Sequence[AccuracyRow], places: Sequence[float], method: str, bar
         y=[100 * row.value for row in rows],
         width=0.92 * width,
         name=html.escape(method),
-        marker={"color": method_colour(method), "line": {"color": method_colour(method), "width": 1.5}},
+        marker={"color": colour, "line": {"color": colour, "width": 1.5}},
         error_y=error_y,
         customdata=[_hover(row) for row in rows],
         hovertemplate="%{customdata}<extra></extra>",

@@ -13,6 +13,8 @@ from site_interp.plots.style import LINE_COLOUR, RANKING_COLOURS, as_array, rank
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 REFERENCE_DASHES = ("dash", "dot", "dashdot", "longdash")
 SHARE_RANGE = (-2, 102)
+FULL_BANDS = ("top alpha", "bottom alpha")
+TICKS = (0, 10, 30, 50, 70, 100)  # shares named under the axis, with their number of heads
 BEHIND_RANK = 1001  # place in the legend: after everything that states none
 
 
@@ -71,7 +73,11 @@ def panel_traces(panel: CurvePanel, *, name_references: bool) -> list[go.Scatter
     references = [_reference(*pair, place=place) for place, pair in enumerate(panel.references)]
     for trace in references:
         trace.showlegend = name_references
-    intervals = [_interval(line.name, line.shares, line.lows, line.highs, opacity=0.14) for line in lines]
+    # Five bands over each other would hide each other: those of the effect rankings are hints.
+    intervals = [
+        _interval(line.name, line.shares, line.lows, line.highs, opacity=0.14 if line.name in FULL_BANDS else 0.05)
+        for line in lines
+    ]
     return [*(_band(band) if band else []), *references, *intervals, *(_line(line) for line in lines)]
 
 
@@ -173,6 +179,15 @@ def score_range(panels: Sequence[CurvePanel]) -> tuple[float, float]:
         low = 0.0
     pad = 0.04 * ((high - low) or 1.0)
     return low - pad, high + pad
+
+
+def share_ticks(panels: Sequence[CurvePanel]) -> dict[int, str]:
+    """Shares to be named under the axis, with the number of heads where all lines that have the share agree on it."""
+    ks: dict[float, set[float]] = {}
+    for line in (line for panel in panels for line in panel.lines):
+        for share, k in zip(as_array(line.shares).tolist(), as_array(line.ks).tolist(), strict=True):
+            ks.setdefault(share, set()).add(k)
+    return {share: f"{share}<br>{min(ks[share]):.0f}" if len(ks.get(share, ())) == 1 else f"{share}" for share in TICKS}
 
 
 def check_panel(panel: CurvePanel) -> None:

@@ -25,7 +25,7 @@ from site_interp.plots.style import (
     task_labels,
 )
 
-CELL = 70.0  # pixels along the side of a cell, where there is room
+CELL, LARGE_CELL, FEW = 70.0, 105.0, 5  # pixels along the side of a cell where there is room; up to FEW columns
 RIGHT, BAR_LINE = 95, 18  # pixels for the colour bar, for each line of its title after the first
 BAR_CHARACTERS = 6  # of that title beside a row of cells
 DENDROGRAM_HEIGHT, DENDROGRAM_GAP = 80, 6
@@ -81,7 +81,9 @@ def task_matrix(
     (row_source, row_labels), (column_source, column_labels) = task_labels(shown_rows), task_labels(shown_columns)
     figure = _framed(heat, row_labels, column_labels, joints, title=title)
     figure.update_xaxes(title_text=html.escape(column_title) + (f" ({column_source})" if column_source else ""))
-    figure.layout.yaxis.title.text = html.escape(row_title) + (f" ({row_source})" if row_source else "")
+    down_title = html.escape(row_title) + (f" ({row_source})" if row_source else "")
+    room = float(heat.colorbar.len)  # the height of the cells: a longer title would be cut at their end
+    figure.layout.yaxis.title = {"text": down_title, "font": {"size": min(14, 1.9 * room / len(down_title))}}
     return figure
 
 
@@ -140,7 +142,7 @@ def _framed(
     left = 55 + round(7 * max(map(len, rows)))
     right = RIGHT + BAR_LINE * heat.colorbar.title.text.count("<br>")
     room = WIDTH - left - right
-    cell = min(CELL, room / len(columns))
+    cell = min(LARGE_CELL if len(columns) <= FEW else CELL, room / len(columns))
     height = round(cell * len(rows))
     above = DENDROGRAM_GAP + DENDROGRAM_HEIGHT if joints else 0
     share = cell * len(columns) / room  # of the width
@@ -189,7 +191,7 @@ def _add_dendrogram(figure: go.Figure, joints: Sequence[Joint], *, bottom: float
             "domain": [bottom, 1],
             "anchor": "x",
             "range": [0, 1.05 * (max(joint.height for joint in joints) or 1)],
-            "title": {"text": "distance", "font": {"size": 12}},
+            "title": {"text": "1 − similarity", "font": {"size": 12}},
             "tickfont": {"size": 11},
             "nticks": 4,
             "showgrid": False,

@@ -14,11 +14,13 @@ from site_interp.plots.curve_parts import (
     check_panel,
     panel_traces,
     score_range,
+    share_ticks,
 )
 from site_interp.plots.style import PANEL_NAME_LENGTH, PANEL_NAME_SIZE, finished, label_edge, legend_room, short
 from site_interp.plots.style import panels as panel_grid
 
 PANELS_PER_ROW = 3
+SHARE_TITLE = "share of heads (%), number of heads"
 LABEL_PIXELS = 17  # height of a label at the right edge
 ONE_HEIGHT, ROW_HEIGHT = 320, 190  # pixels of a panel, where it is the only row and where it is not
 
@@ -93,11 +95,11 @@ def _grid(
     """The panels with one legend, which names the references unless room is left to label them at the edge."""
     for panel in panels.values():
         check_panel(panel)
-    n_columns = min(PANELS_PER_ROW, len(panels))
+    n_columns = 2 if len(panels) == 4 else min(PANELS_PER_ROW, len(panels))
     n_rows = math.ceil(len(panels) / n_columns)
     names = [] if label_references else [short(name, PANEL_NAME_LENGTH) for name in panels]
     height = ROW_HEIGHT if n_rows > 1 else ONE_HEIGHT
-    figure, plot_height = panel_grid(n_rows, n_columns, panel_height=height, gap=55, names=names)
+    figure, plot_height = panel_grid(n_rows, n_columns, panel_height=height, gap=78, names=names)
     named: list[str] = []
     for index, panel in enumerate(panels.values()):
         place = {"row": index // n_columns + 1, "col": index % n_columns + 1}
@@ -106,15 +108,16 @@ def _grid(
             named += [trace.name] if trace.showlegend else []
             figure.add_trace(trace, **place)
         lowest = index + n_columns >= len(panels)
-        figure.update_xaxes(showticklabels=lowest, title_text="share of heads (%)" if lowest else None, **place)
+        figure.update_xaxes(title_text=SHARE_TITLE if lowest else None, title_font_size=13, **place)
         figure.update_yaxes(showticklabels=place["col"] == 1, **place)
     labels = [_label(*pair) for panel in panels.values() for pair in panel.references if label_references]
     right = 20 + max((10 + 7 * len(label) for label in labels), default=0)
     room = legend_room(named)
-    finished(figure, title, plot_height=plot_height, right=right, n_legend=room, panel_titles=bool(names))
+    finished(figure, title, plot_height=plot_height, bottom=70, right=right, n_legend=room, panel_titles=bool(names))
     figure.update_annotations(font_size=PANEL_NAME_SIZE)
-    ticks = 10 if n_columns == 1 else 25
-    figure.update_xaxes(range=SHARE_RANGE, dtick=ticks, zeroline=False, title_standoff=8)
+    ticks = share_ticks(list(panels.values()))
+    figure.update_xaxes(range=SHARE_RANGE, zeroline=False, title_standoff=4, tickfont_size=12)
+    figure.update_xaxes(tickvals=list(ticks), ticktext=list(ticks.values()), tickangle=0)
     figure.update_yaxes(title_text=html.escape(ylabel), col=1)
     figure.update_yaxes(range=score_range(list(panels.values())), zeroline=False)
     return figure

@@ -58,7 +58,10 @@ def read_contents(out: Path) -> Contents:
     """
     records = read_results(out)
     if not records:
-        raise UserError(f"Cannot report on {out}: its {RESULTS_NAME} holds no record. Run site-interp run --out {out}.")
+        raise UserError(
+            f"Cannot report on {out}: its {RESULTS_NAME} holds no record. Patching, transfer and overlap "
+            f"add figures to the page of a run: give the same tasks and settings to site-interp run --out {out} first."
+        )
     kept = last_records(records)
     notes = []
     if len(kept) < len(records):

@@ -9,6 +9,16 @@ from typing import Any
 from site_interp.report.markup import Html, tag
 
 CALL = "Plotly.newPlot("
+GROUPS = {
+    "Scores and fitting": ("accuracy", "fitting"),
+    "Alpha of each head": ("alpha_",),
+    "Patching: are the heads enough, are they needed": ("patching_",),
+    "Effect of each head alone": ("effects_",),
+    "Transfer: heads of one task on another": ("transfer_",),
+    "Overlap: which heads tasks share": ("overlap_", "stability", "head_catalogue"),
+    "Further figures": ("",),
+}
+"""Headings, with the beginnings of the names of their figures."""
 BEHIND = ", \n\t\r"  # what stands between the arguments of the call
 
 
@@ -31,10 +41,15 @@ class Drawing:
 
 
 def read_drawings(out: Path) -> list[Drawing]:
-    """Every figure of OUT/figures, sorted by name; none where there is no such folder."""
+    """Every figure of OUT/figures, by what it shows and by name; none where there is no such folder."""
     folder = out / "figures"
-    stems = sorted({path.stem for ending in ("html", "png") for path in folder.glob(f"*.{ending}")})
+    found = {path.stem for ending in ("html", "png") for path in folder.glob(f"*.{ending}")}
+    stems = sorted(found, key=lambda stem: (list(GROUPS).index(_group(stem)), stem))
     return [_read_drawing(folder, stem) for stem in stems]
+
+
+def _group(stem: str) -> str:
+    return next(heading for heading, starts in GROUPS.items() if stem.startswith(starts))
 
 
 def _read_drawing(folder: Path, stem: str) -> Drawing:
@@ -78,7 +93,13 @@ def figure_section(drawings: list[Drawing]) -> Html:
     """A place for every figure, in order; the page's script draws in those with a number."""
     if not drawings:
         return tag("p", "The run's folder holds no figures.")
-    return Html("".join(_figure(drawing, number).text for number, drawing in enumerate(drawings)))
+    parts = []
+    for number, drawing in enumerate(drawings):
+        heading = _group(drawing.name)
+        if not number or heading != _group(drawings[number - 1].name):
+            parts.append(tag("h3", heading).text)
+        parts.append(_figure(drawing, number).text)
+    return Html("".join(parts))
 
 
 def _figure(drawing: Drawing, number: int) -> Html:

@@ -50,6 +50,10 @@ class Task:
     description: str = ""
     n_leaked: int = 0
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.train)} training, {len(self.valid)} validation, {len(self.test)} test examples"
+        return f"Task({self.name}: {sizes}, split_seed {self.split_seed})"
+
     @property
     def split_hash(self) -> str:
         """A hash of every example and of where it stands; equal hashes mean the same splits."""
