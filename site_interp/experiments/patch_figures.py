@@ -6,7 +6,7 @@ from typing import Any
 
 from site_interp.adapter import Adapter
 from site_interp.errors import UserError
-from site_interp.experiments.patch import EFFECT_NAMES, Piece, read_effects
+from site_interp.experiments.patch import Piece, read_effects
 from site_interp.experiments.patch_summary import (
     MEAN,
     Panel,
@@ -24,6 +24,11 @@ from site_interp.tasks import short_names
 AXIS: Mapping[Metric, str] = {
     "first_token": "first token right",
     "answer_log_prob": "log-probability of the answer, nats",
+}
+EFFECT_TITLES = {
+    "zero_shot": "each head alone replaced in zero-shot prompts",
+    "shuffled": "each head alone replaced in prompts with shuffled labels",
+    "attribution": "first-order estimate for each head, zero-shot prompts",
 }
 TITLES = {
     "sufficiency": "only these heads are replaced by the task embedding",
@@ -101,7 +106,7 @@ def make_figures(pieces: Sequence[Piece], adapters: Mapping[tuple[str, int], Ada
         correlations = effect_correlations(effects, adapters[unit.task.name, unit.seed])
         for kind, found in effects.items():
             n = len(found.values)
-            title = f"{short[unit.task.name]}: {EFFECT_NAMES[kind]} of each head ({model}, {n} prompts)"
+            title = f"{short[unit.task.name]}: {EFFECT_TITLES[kind]} ({model}, {n} prompts)"
             figures[f"effects_{kind}_{unit.task.name}"] = (
                 effect_map(found.mean, title=title),
                 {
