@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from site_interp.injection import Intervention, injecting, last_columns
-from site_interp.prefixes import Prefixes, check_finite
+from site_interp.prefixes import Prefixes, check_finite, length_buckets
 
-SCORED_ROWS = 32  # (prompt, answer) pairs scored together, as each holds logits at every answer position
+SCORED_ROWS = 64  # (prompt, answer) pairs scored together
+SCORED_POSITIONS = 256  # answer tokens of these, padding included: each holds logits over the whole vocabulary
 
 
 @torch.no_grad()
@@ -34,8 +35,9 @@ def score_answers(
     """
     pairs = [(row, list(ids)) for row, several in enumerate(answers) for ids in several]
     best = [(0.0, float("-inf"))] * len(answers)
-    for start in range(0, len(pairs), SCORED_ROWS):
-        part = pairs[start : start + SCORED_ROWS]
+    lengths = [len(ids) for _, ids in pairs]
+    for bucket in length_buckets(lengths, lambda n, length: n <= SCORED_ROWS and n * length <= SCORED_POSITIONS):
+        part = [pairs[index] for index in bucket]
         rows = torch.tensor([row for row, _ in part], device=prefixes.ids.device)
         shared = intervention if intervention is None else intervention.rows(rows)
         chosen = prefixes.select(rows)
