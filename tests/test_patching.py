@@ -28,7 +28,7 @@ from site_interp.patching import (
     sweep_heads,
 )
 from site_interp.patching.spread import embedding_spread, spread_of
-from site_interp.prefixes import encode_prompts
+from site_interp.prefixes import encode_prompts, kv_bytes
 from site_interp.prompts import QA, draw_icl_prompts
 from site_interp.tasks import Labelled
 
@@ -84,6 +84,13 @@ def test_every_alpha_scores_as_it_does_alone(llama: Any, adapter: Any) -> None:
                 )
         assert max(scores["answer_log_prob"]) < 0
     assert found[0] != found[1] != found[2]
+    kv = kv_bytes(llama, max(len(llama.token_ids(prompt)) for prompt in prompts))
+    for memory in (1, 4 * 7 * kv):  # one prompt and alpha at a time; room for the rows of one alpha, not of two
+        for one, other in zip(
+            score_alphas(llama, prompts, answers, targets, alphas, memory=memory), found, strict=True
+        ):
+            assert one["first_token"] == other["first_token"]
+            assert one["answer_log_prob"] == pytest.approx(other["answer_log_prob"], abs=TOLERANCE)
 
 
 def test_curves_end_where_nothing_and_everything_is_replaced(llama: Any, adapter: Any) -> None:

@@ -17,7 +17,7 @@ from site_interp.errors import UserError
 from site_interp.injection import Intervention
 from site_interp.metrics import Metric
 from site_interp.model import Model
-from site_interp.prefixes import DEFAULT_MEMORY, iterate_prefixes
+from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, iterate_prefixes, kv_bytes
 from site_interp.progress import Advance
 from site_interp.scoring import score_answers
 from site_interp.tasks import sub_seed
@@ -131,7 +131,7 @@ def score_alphas(
 ) -> list[dict[Metric, tuple[float, ...]]]:
     """First-token hits and log-probabilities of whole answers, with each alpha injected into every prompt.
 
-    The prompts are computed once, their answers for every alpha anew.
+    The prompts are computed once, their answers for every alpha anew, several alphas in a batch where prompts are few.
 
     Args:
         model: Left as it is.
@@ -150,12 +150,21 @@ def score_alphas(
     for prefixes in iterate_prefixes(model, prompts, memory=memory // 2, max_rows=MAX_ROWS):
         rows = prefixes.rows.tolist()
         own = [answers[row] for row in rows]
-        for index, alpha in enumerate(alphas):
-            written = target[:1] if len(target) == 1 else target[index : index + 1]
-            found = np.array(score_answers(prefixes, own, Intervention(written, alpha[None])))
-            hits[index, rows], log_probs[index, rows] = found[:, 0], found[:, 1]
-            progress(len(rows))
+        together = _alphas_together(prefixes, memory // 4)
+        for part in torch.arange(len(alphas)).split(together):
+            several = prefixes.select(torch.arange(len(rows), device=prefixes.ids.device).repeat(len(part)))
+            each = part.repeat_interleave(len(rows))  # alpha of each row
+            written = Intervention(target if len(target) == 1 else target[each], alphas[each])
+            found = np.array(score_answers(several, own * len(part), written)).reshape(len(part), len(rows), 2)
+            hits[np.ix_(part, rows)], log_probs[np.ix_(part, rows)] = found[..., 0], found[..., 1]
+            progress(len(each))
     return [
         {"first_token": tuple(hit), "answer_log_prob": tuple(log_prob)}
         for hit, log_prob in zip(hits.tolist(), log_probs.tolist(), strict=True)
     ]
+
+
+def _alphas_together(prefixes: Prefixes, memory: int) -> int:
+    """How many alphas are scored on all these prompts at once: few prompts alone would not fill a batch."""
+    n_rows = min(MAX_ROWS, memory // max(1, kv_bytes(prefixes.model, prefixes.ids.shape[1])))
+    return max(1, n_rows // len(prefixes))
