@@ -56,9 +56,9 @@ class Overlap:
     shapes: Mapping[str, AlphaShape]
 
     def __repr__(self) -> str:
-        apart = sum(pair.p_corrected < 0.05 for pair in self.pairs)
+        above = sum(pair.p_corrected < 0.05 for pair in self.pairs)
         return (
-            f"Overlap({len(self.tasks)} tasks, top {self.k} heads: {apart} of {len(self.pairs)} pairs share more than "
+            f"Overlap({len(self.tasks)} tasks, top {self.k} heads: {above} of {len(self.pairs)} pairs share more than "
             f"chance (Jaccard {self.chance.jaccard:.2f}))"
         )
 
