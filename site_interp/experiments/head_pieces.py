@@ -12,7 +12,7 @@ from site_interp.adapter import Adapter
 from site_interp.experiments.fit_units import Progress
 from site_interp.experiments.plan import Unit, unit_cost
 from site_interp.model import Model
-from site_interp.patching import ROLES, attention_by_role, embedding_spread, head_scores, head_writes
+from site_interp.patching import attention_by_role, embedding_spread, head_scores, head_writes
 from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.records import unit_hash
 from site_interp.unit_files import read_unit, unit_path, write_unit
@@ -111,7 +111,7 @@ def _read(model: Model, unit: Unit, adapter: Adapter, memory: int) -> dict[str, 
     writes = head_writes(model, embedding.mean, adapter.selection.ranking()[:N_WRITES])
     return {
         "task": unit.task.name,
-        "looks_at": {role: _rounded(shares) for role, shares in zip(ROLES, looks_at, strict=True)},
+        "looks_at": {role: _rounded(shares) for role, shares in looks_at.items()},
         "deviation": _rounded(spread.deviation),
         "split_half": _rounded(spread.split_half),
         "writes": [vars(one) for one in writes],

@@ -1,6 +1,6 @@
 """Why these heads: what each does alone, what sets of them do together, what they write and what they look at."""
 
-from site_interp.patching.attention import ROLES, HeadScores, attention_by_role, head_scores
+from site_interp.patching.attention import HeadScores, attention_by_role, head_scores
 from site_interp.patching.curve import (
     CURVE_METRICS,
     N_RANDOM,
@@ -30,7 +30,6 @@ __all__ = [
     "CURVE_METRICS",
     "N_RANDOM",
     "RANDOM_SHARES",
-    "ROLES",
     "SHARES",
     "Curve",
     "CurveSet",

@@ -77,8 +77,8 @@ def attention_by_role(
     n_prompts: int = 20,
     seed: int = 0,
     progress: Advance | None = None,
-) -> Float[Tensor, "role layer head"]:
-    """Where each head looks from the last token of few-shot prompts: shares by `ROLES`, which add up to 1.
+) -> dict[str, Float[Tensor, "layer head"]]:
+    """Where each head looks from the last token of few-shot prompts: its share for each role, which add up to 1.
 
     Args:
         model: Left as it is.
@@ -105,7 +105,7 @@ def attention_by_role(
             text, parts = _roles(template, labelled.train(shown), labelled.train_input(query))
             shares += _seen_from_last(model, text, parts) / n_prompts
             advance(1)
-    return shares
+    return dict(zip(ROLES, shares, strict=True))
 
 
 def _roles(template: Template, demonstrations: Sequence[Example], query: str) -> tuple[str, list[str]]:
