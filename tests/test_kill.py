@@ -113,6 +113,7 @@ def run_until_done(whole: Whole, folder: Path, chooser: random.Random, most: int
             FileLock(out / ".lock").acquire(timeout=0).lock.release()  # the lock died with its holder
 
 
+@pytest.mark.slow
 def test_a_run_of_four_tasks_killed_at_twenty_random_moments_loses_nothing_and_repeats_nothing(
     whole: Whole, tmp_path: Path
 ) -> None:
