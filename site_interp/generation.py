@@ -9,7 +9,8 @@ from torch import Tensor
 
 from site_interp.adapter import Adapter
 from site_interp.errors import UserError, did_you_mean
-from site_interp.injection import Intervention, Receipt, injected_text, injecting
+from site_interp.injection import Intervention, injected_text, injecting
+from site_interp.injector import Receipt
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY, iterate_prefixes
 from site_interp.prompts import QA, Template

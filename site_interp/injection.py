@@ -4,10 +4,11 @@ The position is absolute: a column of the padded batch. Every forward that compu
 layer) exactly once, every other forward injects nothing, and a receipt counts. No hook outlives its `with` block.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from einops import rearrange
@@ -15,8 +16,28 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from site_interp.errors import UserError
-from site_interp.model import Call, Hook, Model, decode_greedy
+from site_interp.injector import Injector, Receipt, Write
+from site_interp.model import Model, decode_greedy
 from site_interp.prefixes import Prefixes, check_finite
+
+
+@runtime_checkable
+class Edit(Protocol):
+    """What is written at the last prompt position, and at which hook points."""
+
+    @property
+    def n_rows(self) -> Mapping[str, int]:
+        """How many rows each of its parts is for, by the part's name; 1 serves every row."""
+
+    def rows(self, chosen: Int[Tensor, " chosen"]) -> "Edit":
+        """The edit of chosen rows; a shared one stays shared."""
+
+    def writes(self, model: Model) -> list[tuple[str, Write]]:
+        """Hook points with what is done to their values, in the order of the layers.
+
+        Raises:
+            UserError: Shapes that do not fit the model.
+        """
 
 
 @dataclass(frozen=True)
@@ -26,55 +47,106 @@ class Intervention:
     Args:
         target: Values to move z towards; a leading axis of 1 serves every row.
         alpha: Share taken from `target`, 0 keeps the model's own value, 1 replaces it. May carry gradients.
+        adds: Write z + alpha * target instead, which keeps all of z; any alpha has a meaning then.
     """
 
     target: Float[Tensor, "#batch layer head d_head"]
     alpha: Float[Tensor, "#batch layer head"]
+    adds: bool = False
+
+    @property
+    def n_rows(self) -> Mapping[str, int]:
+        """Rows of alpha and of the target."""
+        return {"alphas": len(self.alpha), "targets": len(self.target)}
 
     def rows(self, chosen: Int[Tensor, " chosen"]) -> "Intervention":
         """The intervention of chosen rows; a shared one stays shared."""
-        target = self.target if len(self.target) == 1 else self.target[chosen.to(self.target.device)]
-        return Intervention(target, self.alpha if len(self.alpha) == 1 else self.alpha[chosen.to(self.alpha.device)])
+        return replace(self, target=_of_rows(self.target, chosen), alpha=_of_rows(self.alpha, chosen))
+
+    def writes(self, model: Model) -> list[tuple[str, Write]]:
+        """The formula at hook_z of every layer, as new tensors."""
+        heads = (model.n_layers, model.n_heads)
+        if tuple(self.alpha.shape[1:]) != heads or tuple(self.target.shape[1:]) != (*heads, model.d_head):
+            raise UserError(
+                f"Cannot inject into {model.name}: target {tuple(self.target.shape)} and alpha "
+                f"{tuple(self.alpha.shape)} must be [batch layer head d_head] and [batch layer head] with "
+                f"{model.n_layers} layers, {model.n_heads} heads and d_head {model.d_head}."
+            )
+        targets, alphas = self.target.to(model.device, model.dtype), self.alpha.to(model.device, model.dtype)
+
+        def write(layer: int, z: Tensor, at: Bool[Tensor, "batch new"]) -> Tensor:
+            share = rearrange(alphas[:, layer], "batch head -> batch 1 head 1") * rearrange(
+                at, "batch pos -> batch pos 1 1"
+            )
+            target = rearrange(targets[:, layer], "batch head d_head -> batch 1 head d_head")
+            return torch.addcmul(z, share, target) if self.adds else torch.lerp(z, target, share)
+
+        return [(model.hook_z(layer), partial(write, layer)) for layer in range(model.n_layers)]
 
 
-@dataclass
-class Receipt:
-    """What an injection did: counts that must add up, or the call is an error.
+@dataclass(frozen=True)
+class ResidualEdit:
+    """A vector put into the residual stream after one layer: added to what is there, or in its place.
 
     Args:
-        n_forwards: Forwards that contained the position of at least one row.
-        n_injected: (row, layer) pairs injected, over all forwards.
-        columns: The position of each row in the latest call, as a column of the padded batch.
+        vector: A leading axis of 1 serves every row.
+        layer: Behind which layer.
+        replaces: Whether the state is replaced.
     """
 
-    n_forwards: int = 0
-    n_injected: int = 0
-    columns: list[int] = field(default_factory=list)
+    vector: Float[Tensor, "#batch d_model"]
+    layer: int
+    replaces: bool = False
+
+    @property
+    def n_rows(self) -> Mapping[str, int]:
+        """Rows of the vector."""
+        return {"vectors": len(self.vector)}
+
+    def rows(self, chosen: Int[Tensor, " chosen"]) -> "ResidualEdit":
+        """The vectors of chosen rows; a shared one stays shared."""
+        return replace(self, vector=_of_rows(self.vector, chosen))
+
+    def writes(self, model: Model) -> list[tuple[str, Write]]:
+        """One point: the state behind the layer."""
+        if self.vector.shape[1] != model.d_model or not 0 <= self.layer < model.n_layers:
+            raise UserError(
+                f"Cannot write a vector of {self.vector.shape[1]} numbers behind layer {self.layer} of {model.name}, "
+                f"which has {model.n_layers} layers of {model.d_model} numbers, counted from 0."
+            )
+        vector = rearrange(self.vector.to(model.device, model.dtype), "batch d_model -> batch 1 d_model")
+
+        def write(state: Tensor, at: Bool[Tensor, "batch new"]) -> Tensor:
+            return torch.where(at[:, :, None], vector if self.replaces else state + vector, state)
+
+        return [(model.hook_resid_post(self.layer), write)]
+
+
+def _of_rows(values: Float[Tensor, "batch ..."], chosen: Int[Tensor, " chosen"]) -> Float[Tensor, "rows ..."]:
+    return values if len(values) == 1 else values[chosen.to(values.device)]
 
 
 @contextmanager
-def injecting(
-    model: Model, intervention: Intervention, columns: Int[Tensor, " batch"] | None = None
-) -> Iterator[Receipt]:
+def injecting(model: Model, edit: Edit, columns: Int[Tensor, " batch"] | None = None) -> Iterator[Receipt]:
     """Inject during every forward inside the `with` block that computes the position; works for generation as well.
 
     Args:
         model: The model whose forwards are meant; call its bridge in any way.
-        intervention: Targets and alphas, for all rows or row by row.
+        edit: What to write: an `Intervention` into heads, or another edit; for all rows or row by row.
         columns: Position of each row as a column of the padded batch. By default the last real token of the first
             forward of a call, whichever side is padded; give it where a prompt is computed in several chunks.
 
     Raises:
         UserError: Shapes that do not fit the model or the batch, or padding without an attention mask.
-        RuntimeError: A layer was injected twice or not at all, a row was never reached, or no forward ran.
+        RuntimeError: A hook point was injected twice or not at all, a row was never reached, or no forward ran.
     """
     if model.is_watched:
         raise UserError(
             "Cannot inject inside another injection: positions would be written twice. Leave that block first."
         )
-    _check_shapes(model, intervention)
-    injector = _Injector(model, intervention, columns)
-    hooks = [(model.hook_z(layer), injector.hook(layer)) for layer in range(model.n_layers)]
+    writes = edit.writes(model)
+    injector = Injector(model, writes, edit.n_rows, columns)
+    hooks = [(point, injector.hook(place)) for place, (point, _) in enumerate(writes)]
     try:
         with model.hooked(hooks, injector.before, injector.after):
             yield injector.receipt
@@ -83,19 +155,19 @@ def injecting(
     injector.finish()
 
 
-def injected_logits(prefixes: Prefixes, intervention: Intervention) -> Float[Tensor, "batch d_vocab"]:
+def injected_logits(prefixes: Prefixes, edit: Edit) -> Float[Tensor, "batch d_vocab"]:
     """Next-token logits of each prompt with its last token injected; one token per prompt is run, in fp32 at the end.
 
-    Gradients reach `intervention.alpha` if the caller asked for them.
+    Gradients reach what the edit was made of, if the caller asked for them.
     """
-    with injecting(prefixes.model, intervention, last_columns(prefixes)):
+    with injecting(prefixes.model, edit, last_columns(prefixes)):
         logits, _ = prefixes.run_last()
     return logits[:, -1].float()
 
 
 def injected_text(
     prefixes: Prefixes,
-    intervention: Intervention | None = None,
+    edit: Edit | None = None,
     *,
     max_new_tokens: int = 20,
     stop: str | Sequence[str] = "\n",
@@ -104,7 +176,7 @@ def injected_text(
 
     Args:
         prefixes: The prompts.
-        intervention: What to inject; None generates from the model as it is.
+        edit: What to inject; None generates from the model as it is.
         max_new_tokens: Longest answer in tokens.
         stop: A row ends where this text appears, or at an end-of-sequence token; one for all rows, or one for each.
 
@@ -112,10 +184,10 @@ def injected_text(
         One text per row, up to and including the stop text.
     """
     with torch.no_grad():
-        if intervention is None:
+        if edit is None:
             logits, cache = prefixes.run_last()
         else:
-            with injecting(prefixes.model, intervention, last_columns(prefixes)):
+            with injecting(prefixes.model, edit, last_columns(prefixes)):
                 logits, cache = prefixes.run_last()
         check_finite(prefixes, logits[:, -1], "logits")
         return decode_greedy(
@@ -126,131 +198,3 @@ def injected_text(
 def last_columns(prefixes: Prefixes) -> Int[Tensor, " batch"]:
     """The column of each prompt's last token."""
     return torch.full((len(prefixes),), prefixes.ids.shape[1] - 1, device=prefixes.ids.device)
-
-
-def _check_shapes(model: Model, intervention: Intervention) -> None:
-    heads = (model.n_layers, model.n_heads)
-    if tuple(intervention.alpha.shape[1:]) != heads or tuple(intervention.target.shape[1:]) != (*heads, model.d_head):
-        raise UserError(
-            f"Cannot inject into {model.name}: target {tuple(intervention.target.shape)} and alpha "
-            f"{tuple(intervention.alpha.shape)} must be [batch layer head d_head] and [batch layer head] with "
-            f"{model.n_layers} layers, {model.n_heads} heads and d_head {model.d_head}."
-        )
-
-
-def _looks_padded(ids: Int[Tensor, "batch new"], tokenizer: Any) -> bool:
-    """Whether a row begins or ends in padding; a lone row may have one BOS or EOS that is also the pad token."""
-    pad = tokenizer.pad_token_id
-    n_pads = 2 if len(ids) == 1 and pad in (tokenizer.bos_token_id, tokenizer.eos_token_id) else 1
-    if pad is None or ids.shape[1] < n_pads:
-        return False
-    is_pad = ids == pad
-    return bool((is_pad[:, :n_pads].all(dim=1) | is_pad[:, -n_pads:].all(dim=1)).any())
-
-
-class _Injector:
-    """State of one `injecting` block: where the position lies in the forward under way, and who was injected."""
-
-    def __init__(self, model: Model, intervention: Intervention, columns: Int[Tensor, " batch"] | None) -> None:
-        self.model = model
-        self.receipt = Receipt()
-        self.target = intervention.target.to(model.device, model.dtype)
-        self.alpha = intervention.alpha.to(model.device, model.dtype)
-        self.given = columns
-        self.columns = columns
-        self.reached: Bool[Tensor, " batch"] | None = None
-        self.before_ids: Tensor | None = None
-        self.end = 0
-        self.at: Bool[Tensor, "batch new"] | None = None
-        self.n_fired = [0] * model.n_layers
-
-    def before(self, call: Call) -> None:
-        """Find the position among the tokens of a forward that is about to run."""
-        if self.columns is None or self.reached is None or (call.n_past == 0 and self._is_new_call(call)):
-            self.finish_call()
-            # On a cache made outside the block, the last token of this first forward is meant.
-            self.columns = self.given if self.given is not None else self._last_real_column(call)
-            self.reached = torch.zeros(len(call.ids), dtype=torch.bool, device=call.ids.device)
-        elif call.n_past and call.n_past != self.end and self.given is None:
-            raise UserError(
-                f"Cannot tell whether a forward after {call.n_past} cached tokens begins a new call: the last one "
-                f"ended after {self.end}. Use one block for each cache, or pass the columns of the last prompt tokens."
-            )
-        self.before_ids = call.ids if call.n_past == 0 else None
-        self.end = call.n_past + call.ids.shape[1]
-        self._check_rows(len(call.ids))
-        new = torch.arange(call.n_past, call.n_past + call.ids.shape[1], device=call.ids.device)
-        at = (new[None, :] == self.columns[:, None]).expand(len(call.ids), -1)
-        self.at = at if bool(at.any()) else None
-        self.n_fired = [0] * self.model.n_layers
-
-    def hook(self, layer: int) -> Hook:
-        """The hook of one layer: the formula, as a new tensor."""
-
-        def inject(z: Tensor) -> Tensor | None:
-            if self.at is None:
-                return None
-            self.n_fired[layer] += 1
-            share = rearrange(self.alpha[:, layer], "batch head -> batch 1 head 1")
-            target = rearrange(self.target[:, layer], "batch head d_head -> batch 1 head d_head")
-            return torch.lerp(z, target, share * rearrange(self.at, "batch pos -> batch pos 1 1"))
-
-        return inject
-
-    def after(self) -> None:
-        """Count what the forward injected."""
-        if self.at is None or self.reached is None:
-            return
-        wrong = [layer for layer, n in enumerate(self.n_fired) if n != 1]
-        if wrong:
-            raise RuntimeError(
-                f"Injection into {self.model.name} went wrong: layer {wrong[0]} was injected {self.n_fired[wrong[0]]} "
-                "times in one forward, not once. Its hook_z does not fire as expected on this architecture."
-            )
-        rows = self.at.any(dim=1)
-        self.reached |= rows
-        self.receipt.n_forwards += 1
-        self.receipt.n_injected += int(rows.sum()) * self.model.n_layers
-        self.receipt.columns = [] if self.columns is None else self.columns.expand(len(rows)).tolist()
-
-    def finish_call(self) -> None:
-        """A call has ended: every row must have been injected."""
-        if self.reached is not None and not bool(self.reached.all()):
-            missed = int((~self.reached).nonzero()[0])
-            raise RuntimeError(
-                f"Injection into {self.model.name} never reached row {missed}: no forward computed its position. "
-                "Pass the columns of the last prompt tokens."
-            )
-
-    def finish(self) -> None:
-        """The block has ended without an exception."""
-        if self.reached is None:
-            raise RuntimeError(f"Nothing was injected into {self.model.name}: no forward ran inside the block.")
-        self.finish_call()
-
-    def _is_new_call(self, call: Call) -> bool:
-        """Without a cache, decoding runs the same ids and one more each time; anything else is a new call."""
-        before = self.before_ids
-        if before is None or call.ids.shape != (len(before), before.shape[1] + 1):
-            return True
-        return not bool((call.ids[:, :-1] == before).all())
-
-    def _last_real_column(self, call: Call) -> Int[Tensor, " batch"]:
-        n_columns = call.n_past + call.ids.shape[1]
-        if call.mask is None:
-            if _looks_padded(call.ids, self.model.tokenizer):
-                raise UserError(
-                    "Cannot tell where the prompts end: the batch is padded and has no attention mask. Pass "
-                    "attention_mask together with the ids."
-                )
-            return torch.full((len(call.ids),), n_columns - 1, device=call.ids.device)
-        order = torch.arange(n_columns, device=call.ids.device)
-        return (call.mask[:, :n_columns].bool() * order).argmax(dim=1)
-
-    def _check_rows(self, n_rows: int) -> None:
-        assert self.columns is not None
-        if {len(self.columns), len(self.alpha), len(self.target)} - {1, n_rows}:
-            raise UserError(
-                f"Cannot inject into a batch of {n_rows} rows: there are {len(self.alpha)} alphas, {len(self.target)} "
-                f"targets and {len(self.columns)} positions. Give one for all rows, or one for each."
-            )

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from site_interp.injection import Intervention, injecting, last_columns
+from site_interp.injection import Edit, injecting, last_columns
 from site_interp.prefixes import Prefixes, check_finite, length_buckets
 
 SCORED_ROWS = 64  # (prompt, answer) pairs scored together
@@ -15,7 +15,7 @@ SCORED_POSITIONS = 256  # answer tokens of these, padding included: each holds l
 
 @torch.no_grad()
 def score_answers(
-    prefixes: Prefixes, answers: Sequence[Sequence[Sequence[int]]], intervention: Intervention | None
+    prefixes: Prefixes, answers: Sequence[Sequence[Sequence[int]]], intervention: Edit | None
 ) -> list[tuple[float, float]]:
     """First-token hit and log-probability of the best answer of each prompt.
 
@@ -52,7 +52,7 @@ def score_answers(
 
 
 def _answer_logits(
-    prefixes: Prefixes, answers: Sequence[Sequence[int]], intervention: Intervention | None
+    prefixes: Prefixes, answers: Sequence[Sequence[int]], intervention: Edit | None
 ) -> Float[Tensor, "batch answer d_vocab"]:
     """Logits at the last prompt token and at every answer token but the last, in one forward."""
     longest = max(map(len, answers))

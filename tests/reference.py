@@ -34,6 +34,13 @@ class Oracle:
             return [block.attn.c_proj for block in self.model.transformer.h]
         return [block.self_attn.o_proj for block in self.model.model.layers]
 
+    @property
+    def blocks(self) -> list[Any]:
+        """The layers; what each returns is the residual stream behind it."""
+        if hasattr(self.model, "gpt_neox"):
+            return list(self.model.gpt_neox.layers)
+        return list(self.model.transformer.h if hasattr(self.model, "transformer") else self.model.model.layers)
+
     def ids(self, prompt: str) -> list[int]:
         ids: list[int] = self.tokenizer(prompt).input_ids
         return ids
@@ -109,6 +116,40 @@ def reference_last_logits(
     """Logits after the prompt, its last token injected, [d_vocab]."""
     ids = oracle.ids(prompt)
     return reference_logits(oracle, ids, len(ids) - 1, target, alpha)[-1]
+
+
+def reference_residual_ids(
+    oracle: Oracle, prompt: str, n_tokens: int, layer: int, edit: Callable[[Tensor], Tensor]
+) -> tuple[list[int], Tensor]:
+    """Greedy tokens, and the logits of the first: the state behind a layer at the last prompt token is edited.
+
+    A whole forward for each token; `edit` maps [d_model] to [d_model].
+    """
+    ids = oracle.ids(prompt)
+    n_prompt, first = len(ids), None
+
+    def hook(_: Any, __: Any, out: Any) -> Any:
+        state = (out[0] if isinstance(out, tuple) else out).clone()
+        state[0, n_prompt - 1] = edit(state[0, n_prompt - 1])
+        return (state, *out[1:]) if isinstance(out, tuple) else state
+
+    handle = oracle.blocks[layer].register_forward_hook(hook)
+    try:
+        for _ in range(n_tokens):
+            logits = _forward(oracle, ids)[-1]
+            first = logits if first is None else first
+            ids.append(int(logits.argmax()))
+    finally:
+        handle.remove()
+    assert first is not None
+    return ids[n_prompt:], first
+
+
+def reference_residual(oracle: Oracle, prompt: str, layer: int) -> Tensor:
+    """The residual stream behind a layer at the last token, [d_model]."""
+    seen: list[Tensor] = []
+    reference_residual_ids(oracle, prompt, 1, layer, lambda state: seen.append(state.clone()) or state)  # type: ignore[func-returns-value]
+    return seen[0]
 
 
 def reference_z_gradient(oracle: Oracle, prompt: str, answer: int, n_heads: int) -> Tensor:

@@ -18,7 +18,7 @@ from site_interp.doctor.check import ask
 from site_interp.doctor.examination import QUESTIONS
 from site_interp.doctor.subject import Subject
 from site_interp.errors import UserError
-from site_interp.injection import _Injector
+from site_interp.injector import Injector
 from site_interp.model import Model, load_model
 from site_interp.model.branches import _Grow
 from site_interp.model.model import Call
@@ -110,14 +110,14 @@ def not_a_number(run: Any, ids: Any, mask: Any, positions: Any, cache: Any) -> A
 def hook_as(change: Callable[[Tensor], Tensor]) -> Callable[[pytest.MonkeyPatch], None]:
     """Change what every layer's injection hook returns."""
 
-    def changed(make: Any, self: _Injector, layer: int) -> Any:
+    def changed(make: Any, self: Injector, layer: int) -> Any:
         def hook(z: Tensor) -> Tensor | None:
             made = make(self, layer)(z)
             return None if made is None else change(made)
 
         return hook
 
-    return method_as(_Injector, "hook", changed)
+    return method_as(Injector, "hook", changed)
 
 
 def method_as(owner: type, name: str, change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -140,16 +140,16 @@ def scaled_logits(run_last: Any, self: Prefixes, *args: Any, **rest: Any) -> Any
     return 1.001 * logits, cache
 
 
-def one_column_early(last_real_column: Any, self: _Injector, call: Call) -> Any:
+def one_column_early(last_real_column: Any, self: Injector, call: Call) -> Any:
     return (last_real_column(self, call) - 1).clamp(min=0)
 
 
-def silent_after(after: Any, self: _Injector) -> None:
+def silent_after(after: Any, self: Injector) -> None:
     self.n_fired = [1] * len(self.n_fired)
     after(self)
 
 
-def without_layer_one(hook: Any, self: _Injector, layer: int) -> Any:
+def without_layer_one(hook: Any, self: Injector, layer: int) -> Any:
     return hook(self, layer) if layer != 1 else lambda z: self.n_fired.__setitem__(1, self.n_fired[1] + 1)
 
 
@@ -189,19 +189,19 @@ BREAKAGES = {
     "prefixes are joined at the wrong end": Breakage(joined_at_the_wrong_end, [JOINED], [PREFIX, INJECTED]),
     "the injection is not exact": Breakage(hook_as(lambda z: z * (1 + 1e-6)), [ZERO, ONE], [RECEIPT]),
     "a layer is skipped": Breakage(
-        method_as(_Injector, "hook", without_layer_one),
+        method_as(Injector, "hook", without_layer_one),
         [ONE, OTHER],
         [ZERO, INJECTED, RECEIPT],
         "layers [1] keep another z",
     ),
     "the wrong token is injected": Breakage(
-        method_as(_Injector, "_last_real_column", one_column_early), [RECEIPT, OTHER, INJECTED], [ZERO, ONE]
+        method_as(Injector, "_last_real_column", one_column_early), [RECEIPT, OTHER, INJECTED], [ZERO, ONE]
     ),
     "the receipt never complains": Breakage(
-        method_as(_Injector, "after", silent_after), [RECEIPT], [ONE], "unnoticed: a layer injected twice"
+        method_as(Injector, "after", silent_after), [RECEIPT], [ONE], "unnoticed: a layer injected twice"
     ),
     "no injection is no error": Breakage(
-        method_as(_Injector, "finish", lambda finish, self: None),
+        method_as(Injector, "finish", lambda finish, self: None),
         [RECEIPT],
         [ONE],
         "unnoticed: no forward, a position never reached",

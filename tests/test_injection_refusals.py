@@ -70,10 +70,16 @@ def test_a_layer_that_does_not_fire_or_fires_twice_is_an_error(llama: Any, monke
     ids = torch.tensor([llama.token_ids(LONG)])
     whole = Model.hooked
     monkeypatch.setattr(Model, "hooked", lambda self, hooks, *around: whole(self, hooks[:-1], *around))
-    with pytest.raises(RuntimeError, match="layer 2 was injected 0 times"), injecting(llama, nothing_for(llama)):
+    with (
+        pytest.raises(RuntimeError, match=r"blocks.2.attn.hook_z was injected 0 times"),
+        injecting(llama, nothing_for(llama)),
+    ):
         llama.bridge(ids)
     monkeypatch.setattr(Model, "hooked", lambda self, hooks, *around: whole(self, [*hooks, hooks[1]], *around))
-    with pytest.raises(RuntimeError, match="layer 1 was injected 2 times"), injecting(llama, nothing_for(llama)):
+    with (
+        pytest.raises(RuntimeError, match=r"blocks.1.attn.hook_z was injected 2 times"),
+        injecting(llama, nothing_for(llama)),
+    ):
         llama.bridge(ids)
 
 
@@ -137,14 +143,12 @@ def test_shapes_of_another_model_are_refused(llama: Any, target: tuple[int, ...]
     from types import SimpleNamespace
 
     from site_interp.errors import UserError
-    from site_interp.injection import _check_shapes
+    from site_interp.injection import Intervention
 
     # Without the run-time shape checks of the tests, as a user meets it.
     wrong: Any = SimpleNamespace(target=torch.zeros(target), alpha=torch.zeros(alpha))
-    unchecked = getattr(_check_shapes, "__wrapped__", _check_shapes)
-    unchecked = getattr(unchecked, "__wrapped__", unchecked)
     with pytest.raises(UserError, match="3 layers, 4 heads and d_head 8"):
-        unchecked(llama, wrong)
+        Intervention.writes(wrong, llama)
 
 
 def test_a_batch_of_another_number_of_rows_is_refused(llama: Any) -> None:

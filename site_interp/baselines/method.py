@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from site_interp.injection import Intervention
+from site_interp.injection import Edit
 from site_interp.model import Model
 from site_interp.prompts import Template
 from site_interp.tasks import Labelled
@@ -34,8 +34,8 @@ class Fitted(Protocol):
     def prompts(self, inputs: Sequence[str]) -> tuple[str, ...]:
         """One prompt per input."""
 
-    def intervention(self) -> Intervention | None:
-        """What to inject at the last prompt token, or None."""
+    def intervention(self) -> Edit | None:
+        """What to write at the last prompt token, or None."""
 
     def save(self, folder: Path) -> None:
         """Write what was fitted to a folder; nothing where there is nothing to keep."""

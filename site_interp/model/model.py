@@ -151,6 +151,10 @@ class Model:
         """Name of the hook point of a layer's head outputs before W_O, [batch pos head d_head]."""
         return f"blocks.{layer}.attn.hook_z"
 
+    def hook_resid_post(self, layer: int) -> str:
+        """Name of the hook point of the residual stream behind a layer, [batch pos d_model]."""
+        return f"blocks.{layer}.hook_resid_post"
+
     def hook_pattern(self, layer: int) -> str:
         """Name of the hook point of a layer's attention, [batch head query key]."""
         return f"blocks.{layer}.attn.hook_pattern"
