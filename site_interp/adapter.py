@@ -19,6 +19,7 @@ from site_interp.injection import Intervention
 from site_interp.model import Fingerprint, Model
 from site_interp.prompts import Template
 from site_interp.selection import FitSettings, FitTrace, HeadSelection
+from site_interp.tasks import Task
 
 __all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "Adapter"]
 
@@ -154,6 +155,9 @@ class Adapter:
         """
         doing = f"Cannot load an adapter from {folder}"
         config, tensors = read_files(Path(folder), doing)
+        if config.get("method") != "site":
+            raise UserError(f"{doing}: it holds the method {config.get('method')!r}, not SITE. Give another folder.")
+        _check_tensors(tensors, doing)
         try:
             return _assemble(config, tensors), config
         except UserError as error:
@@ -168,6 +172,15 @@ class Adapter:
             UserError: Names the fields that differ.
         """
         self.embedding.check_model(model, "adapter")
+
+    def check(self, model: Model, task: Task) -> None:
+        """Refuse another model, or the same task with another split.
+
+        Raises:
+            UserError: Says what differs.
+        """
+        self.check_model(model)
+        self.embedding.check_split(task, "Cannot evaluate the adapter on", "adapter")
 
     def check_template(self, template: Template) -> None:
         """Refuse prompts of another form than those this adapter was fitted on.
@@ -188,6 +201,16 @@ class Adapter:
 def _metrics(trace: FitTrace | None) -> dict[str, float]:
     """Validation loss of the kept step, in nats of the first answer token."""
     return {} if trace is None else {"valid_loss": trace.valid_loss[trace.valid_steps.index(trace.chosen_step)]}
+
+
+def _check_tensors(tensors: Mapping[str, torch.Tensor], doing: str) -> None:
+    heads = tuple(tensors["embedding"].shape) if "embedding" in tensors else ()
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if len(heads) != 3 or 0 in heads or shapes != {"embedding": heads, "embedding_std": heads, "logits": heads[:2]}:
+        raise UserError(
+            f"{doing}: {WEIGHTS_NAME} holds {shapes}, not embedding and embedding_std of [layer head d_head] and "
+            "logits of [layer head]. Save it again."
+        )
 
 
 def _template(values: Any) -> Template:

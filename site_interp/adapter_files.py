@@ -155,13 +155,6 @@ def _read_tensors(folder: Path, config: Mapping[str, Any], doing: str) -> dict[s
         tensors = load_tensors(_read_weights(folder, config.get("weights_sha256"), doing))
     except (OSError, SafetensorError) as error:
         raise UserError(f"{doing}: its {WEIGHTS_NAME} cannot be read ({error}). Save it again.") from None
-    heads = tuple(tensors["embedding"].shape) if "embedding" in tensors else ()
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if len(heads) != 3 or 0 in heads or shapes != {"embedding": heads, "embedding_std": heads, "logits": heads[:2]}:
-        raise UserError(
-            f"{doing}: {WEIGHTS_NAME} holds {shapes}, not embedding and embedding_std of [layer head d_head] and "
-            "logits of [layer head]. Save it again."
-        )
     if other := sorted({str(tensor.dtype) for tensor in tensors.values()} - {"torch.float32"}):
         raise UserError(f"{doing}: {WEIGHTS_NAME} holds {other[0]}, and must be float32. Save it again.")
     return tensors

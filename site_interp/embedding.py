@@ -12,6 +12,7 @@ from site_interp.model import Fingerprint, Model
 from site_interp.prefixes import DEFAULT_MEMORY, Prefixes, check_finite, iterate_prefixes
 from site_interp.progress import Advance, advancing
 from site_interp.prompts import QA, Template, draw_embedding_prompts
+from site_interp.provenance import check_model, check_split
 from site_interp.selection import first_not_finite
 from site_interp.tasks import Labelled, Task
 
@@ -77,12 +78,7 @@ class TaskEmbedding:
         Raises:
             UserError: Names the fields that differ.
         """
-        narrower = self.dtype if self.dtype != "float32" else model.dtype_name
-        if differences := self.fingerprint.differences(model.fingerprint, narrower):
-            raise UserError(
-                f"This {what} was made with {self.model}, and the model is {model.name}: {'; '.join(differences)}. "
-                "Use it with its own model, or make a new one."
-            )
+        check_model(self, model, what)
 
     def check_split(self, task: Task | Labelled, doing: str, what: str = "embedding") -> None:
         """Refuse the same task with another split: what this was made from may stand among its held-out examples.
@@ -95,30 +91,28 @@ class TaskEmbedding:
         Raises:
             UserError: Names both split seeds.
         """
-        name = task.name if isinstance(task, Task) else task.task
-        if self.task == name and self.split_hash != task.split_hash:
-            raise UserError(
-                f"{doing} task '{name}': its {what} is of another split (split_seed {self.split_seed}, now "
-                f"{task.split_seed}), so it may have seen the examples that are held out here. Load the task with the "
-                f"same split_seed and data, or make the {what} anew."
-            )
+        check_split(self, task, doing, what)
 
 
 @torch.no_grad()
-def head_outputs(prefixes: Prefixes) -> Float[Tensor, "batch layer head d_head"]:
-    """z of every head at the last token of each prompt, fp32 on the CPU; the model is left as it is."""
-    model = prefixes.model
-    seen: dict[int, Tensor] = {}
+def last_values(prefixes: Prefixes, points: Sequence[str]) -> Float[Tensor, "batch point ..."]:
+    """What hook points of one shape hold at the last token of each prompt, fp32 on the CPU; nothing is changed."""
+    seen: dict[str, Tensor] = {}
 
-    def keep(layer: int) -> Callable[[Tensor], None]:
-        def hook(z: Tensor) -> None:
-            seen[layer] = z[:, -1].float().cpu()
+    def keep(point: str) -> Callable[[Tensor], None]:
+        def hook(value: Tensor) -> None:
+            seen[point] = value[:, -1].float().cpu()
 
         return hook
 
-    with model.hooked([(model.hook_z(layer), keep(layer)) for layer in range(model.n_layers)]):
+    with prefixes.model.hooked([(point, keep(point)) for point in points]):
         prefixes.run_last()
-    return torch.stack([seen[layer] for layer in range(model.n_layers)], dim=1)
+    return torch.stack([seen[point] for point in points], dim=1)
+
+
+def head_outputs(prefixes: Prefixes) -> Float[Tensor, "batch layer head d_head"]:
+    """z of every head at the last token of each prompt."""
+    return last_values(prefixes, [prefixes.model.hook_z(layer) for layer in range(prefixes.model.n_layers)])
 
 
 def embed_prompts(
@@ -139,14 +133,22 @@ def embed_prompts(
     Raises:
         UserError: A prompt without tokens or longer than the context, or one whose z is not finite.
     """
-    z = torch.empty(len(prompts), model.n_layers, model.n_heads, model.d_head, device="cpu")
+    points = [model.hook_z(layer) for layer in range(model.n_layers)]
+    return read_prompts(model, prompts, points, memory=memory, progress=progress)
+
+
+def read_prompts(
+    model: Model, prompts: Sequence[str], points: Sequence[str], *, memory: int, progress: Advance | None
+) -> Float[Tensor, "prompt point ..."]:
+    """What hook points of one shape hold at the last token of each prompt; arguments as in `embed_prompts`."""
+    found: dict[int, Tensor] = {}
     with advancing(len(prompts), "embedding", progress) as advance:
         for prefixes in iterate_prefixes(model, prompts, memory=memory, max_rows=32):
-            found = head_outputs(prefixes)
-            check_finite(prefixes, found, "head outputs")
-            z[prefixes.rows.cpu()] = found
+            values = last_values(prefixes, points)
+            check_finite(prefixes, values, "head outputs" if points[0] == model.hook_z(0) else "states")
+            found.update(zip(prefixes.rows.tolist(), values, strict=True))
             advance(len(prefixes))
-    return z
+    return torch.stack([found[row] for row in range(len(prompts))])
 
 
 def embed_task(

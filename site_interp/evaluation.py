@@ -194,8 +194,7 @@ def evaluate_fitted(
         )
         n_prompt_tokens = 0.0
     else:
-        if isinstance(fitted, Adapter):
-            _check_adapter(model, task, fitted)
+        fitted.check(model, task)
         prompts = fitted.prompts([example.input for example in examples])
         n_prompt_tokens = sum(len(model.token_ids(prompt)) for prompt in prompts) / len(prompts)
         with advancing(len(examples), f"{fitted.name} on {task.name}", progress) as advance:
@@ -211,11 +210,6 @@ def evaluate_fitted(
         n_parameters=fitted.n_parameters,
         seconds=time.perf_counter() - start,
     )
-
-
-def _check_adapter(model: Model, task: Task, adapter: Adapter) -> None:
-    adapter.check_model(model)
-    adapter.embedding.check_split(task, "Cannot evaluate the adapter on", "adapter")
 
 
 @torch.no_grad()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.model import Model
+from site_interp.prompts import Template
 from site_interp.selection import FitSettings
-from site_interp.tasks import Labelled, sub_seed
+from site_interp.tasks import Example, Labelled, sub_seed
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,25 @@ def draw_plan(model: Model, run: FitRun, settings: FitSettings) -> FitPlan:
     run.embedding.check_split(labelled, "Cannot fit")
     chooser = random.Random(sub_seed(run.seed, "fitting order", labelled.task))
     drawn = [chooser.choices(range(labelled.n_train), k=settings.batch_size) for _ in range(settings.n_steps)]
-    shuffled = list(range(labelled.n_valid))
-    random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
-
-    def item(text: str, answer: str) -> Item:
-        prompt = template.zero_shot(text)
-        return prompt, model.answer_ids(prompt, template.answer(answer))[0]
-
     items = {}
     for index in sorted({index for step in drawn for index in step}):
         (example,) = labelled.train([index])
-        items[index] = item(example.input, example.answer)
-    valid = tuple(item(e.input, e.answer) for e in labelled.valid(shuffled[: settings.n_valid]))
-    return FitPlan(tuple(tuple(items[index] for index in step) for step in drawn), valid)
+        items[index] = _item(model, template, example)
+    steps = tuple(tuple(items[index] for index in step) for step in drawn)
+    return FitPlan(steps, draw_valid(model, labelled, template, settings.n_valid))
+
+
+def draw_valid(model: Model, labelled: Labelled, template: Template, n_valid: int) -> tuple[Item, ...]:
+    """The first validation examples after a shuffle that is the same for every seed and method.
+
+    Raises:
+        UserError: An answer that merges with its prompt.
+    """
+    shuffled = list(range(labelled.n_valid))
+    random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
+    return tuple(_item(model, template, example) for example in labelled.valid(shuffled[:n_valid]))
+
+
+def _item(model: Model, template: Template, example: Example) -> Item:
+    prompt = template.zero_shot(example.input)
+    return prompt, model.answer_ids(prompt, template.answer(example.answer))[0]

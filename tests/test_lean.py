@@ -55,7 +55,7 @@ def test_every_module_stands_in_its_place_after_a_forward_and_after_an_error(mod
 
 
 @on_every_family
-@pytest.mark.parametrize("point", ["blocks.1.mlp.hook_out", "blocks.0.attn.hook_pattern", "blocks.1.hook_resid_post"])
+@pytest.mark.parametrize("point", ["blocks.1.mlp.hook_out", "blocks.0.attn.hook_pattern", "blocks.1.hook_resid_pre"])
 def test_a_hook_on_another_point_brings_the_bridge_back_and_fires(model: Any, point: str) -> None:
     ids = torch.tensor([model.token_ids(PROMPTS[0])])
     plain, _ = model.forward(ids, torch.ones_like(ids))
@@ -95,3 +95,23 @@ def test_a_model_whose_projections_are_not_among_its_modules_has_no_lean_form(ll
         original_component = torch.nn.Linear(2, 2)
 
     assert not find_lean(llama.bridge, [llama.bridge.blocks[0].attn.o, Elsewhere()]).serves
+
+
+@on_every_family
+def test_what_layers_attention_and_mlps_put_out_is_the_bridges_and_can_be_changed(model: Any) -> None:
+    ids = torch.tensor([model.token_ids(PROMPTS[0])])
+    for name in (model.hook_resid_post, model.hook_attn_out, model.hook_mlp_out):
+        for layer in range(model.n_layers):
+            found = []
+            for one in (model, model.bridged()):
+                seen: list[torch.Tensor] = []
+                with one.hooked([(name(layer), lambda value, seen=seen: seen.append(value.clone()))]):
+                    assert one.lean.serves == (one is model)
+                    one.forward(ids, torch.ones_like(ids))
+                with one.hooked([(name(layer), lambda value: value.roll(1, dims=-1))]):
+                    changed, _ = one.forward(ids, torch.ones_like(ids))
+                found.append((*seen, changed))
+            (own, own_changed), (bridged, bridged_changed) = found
+            assert apart(own, bridged) <= TOLERANCE
+            assert apart(own_changed, bridged_changed) <= TOLERANCE
+            assert apart(own_changed, model.forward(ids, torch.ones_like(ids))[0]) > 1e-3

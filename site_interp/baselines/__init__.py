@@ -1,10 +1,13 @@
 """Methods: one file each, all through the same fit, evaluate and save."""
 
 from site_interp.baselines.floors import Echo, Majority
+from site_interp.baselines.function_vector import FunctionVector
 from site_interp.baselines.icl import ICL
 from site_interp.baselines.method import Fitted, FixedAnswers, Method
 from site_interp.baselines.saved import SavedSITE
 from site_interp.baselines.site import DEFAULT, PRESETS, SITE
+from site_interp.baselines.steered import Steered
+from site_interp.baselines.task_vector import TaskVector
 from site_interp.baselines.zero_shot import ZeroShot
 
 __all__ = [
@@ -15,8 +18,11 @@ __all__ = [
     "Echo",
     "Fitted",
     "FixedAnswers",
+    "FunctionVector",
     "Majority",
     "Method",
     "SavedSITE",
+    "Steered",
+    "TaskVector",
     "ZeroShot",
 ]

@@ -9,7 +9,7 @@ from site_interp.baselines.method import variant_of
 from site_interp.errors import UserError
 from site_interp.model import Model
 from site_interp.prompts import QA, Template, draw_icl_prompts
-from site_interp.tasks import Labelled
+from site_interp.tasks import Labelled, Task
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,9 @@ class ICLFitted:
 
     def intervention(self) -> None:
         """Nothing is injected."""
+
+    def check(self, model: Model, task: Task) -> None:
+        """Any model and split will do."""
 
     def save(self, folder: Path) -> None:
         """Nothing to keep."""

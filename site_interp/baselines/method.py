@@ -1,14 +1,15 @@
 """What every way of adapting a model has in common."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from site_interp.errors import UserError
 from site_interp.injection import Edit
 from site_interp.model import Model
 from site_interp.prompts import Template
-from site_interp.tasks import Labelled
+from site_interp.tasks import Labelled, Task
 
 
 @runtime_checkable
@@ -36,6 +37,13 @@ class Fitted(Protocol):
 
     def intervention(self) -> Edit | None:
         """What to write at the last prompt token, or None."""
+
+    def check(self, model: Model, task: Task) -> None:
+        """Refuse a model or a split that this was not fitted for.
+
+        Raises:
+            UserError: Says what differs.
+        """
 
     def save(self, folder: Path) -> None:
         """Write what was fitted to a folder; nothing where there is nothing to keep."""
@@ -88,3 +96,22 @@ def variant_of(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
         'n_shots=5'
     """
     return ",".join(f"{key}={settings[key]}" for key in sorted(settings) if settings[key] != defaults.get(key))
+
+
+def settings_of(method: Any, *, plain: bool = False) -> dict[str, Any]:
+    """The fields of a method but the memory budget, as JSON values; `plain` gives the template by its name."""
+    values = {field.name: getattr(method, field.name) for field in fields(method) if field.name != "memory"}
+    template: Template = values["template"]
+    return {**values, "template": template.name if plain else template.to_dict()}
+
+
+def check_counts(method: Any, *names: str) -> None:
+    """Refuse settings that must be whole numbers of 1 or more and are not.
+
+    Raises:
+        UserError: Names the setting.
+    """
+    for name in names:
+        count = getattr(method, name)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise UserError(f"Cannot run {method.name} with {name} {count!r}. Give a whole number of 1 or more.")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from site_interp.baselines.method import variant_of
 from site_interp.model import Model
 from site_interp.prompts import QA, Template
-from site_interp.tasks import Labelled
+from site_interp.tasks import Labelled, Task
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,9 @@ class ZeroShotFitted:
 
     def intervention(self) -> None:
         """Nothing is injected."""
+
+    def check(self, model: Model, task: Task) -> None:
+        """Any model and split will do."""
 
     def save(self, folder: Path) -> None:
         """Nothing to keep."""

@@ -6,9 +6,9 @@ hook_z fires, in its place in each layer. The numbers are the same (checked at l
 step, and attention step by step costs more the longer the prompt is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from site_interp.model.linear import quick_linear
@@ -23,12 +23,15 @@ class Lean:
         missed: The hooks, now and later, of the bridge's modules that do not run: they would not fire.
         config: The inner model's configuration, which names the attention function.
         attention: The attention function to run with.
+        taps: By hook point, the model's own module whose output it is; these run with and without the bridge, those of
+            attention without it only.
     """
 
     swaps: tuple[tuple[dict[str, Any], str, Any, Any], ...] = ()
     missed: tuple[dict[int, Any], ...] = ()
     config: Any = None
     attention: str = "eager"
+    taps: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def serves(self) -> bool:
@@ -80,9 +83,22 @@ def find_lean(bridge: Any, projections: Sequence[Any]) -> Lean:
                 waiting.append(own)
     if len(kept) != len(projections):
         return Lean()
-    lean = Lean(tuple(swaps), (), inner.config, "sdpa" if inner._supports_sdpa else "eager")
+    attention = "sdpa" if inner._supports_sdpa else "eager"
+    lean = Lean(tuple(swaps), (), inner.config, attention, _taps(bridge))
     with lean.running():
         running = set(inner.modules())
     left = [module for module in bridge.modules() if module not in running]
     missed = [hooks for m in left for hooks in (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks)]
     return replace(lean, missed=tuple(missed))
+
+
+def _taps(bridge: Any) -> dict[str, Any]:
+    """The own modules behind the points where a layer, its attention and its MLP put out."""
+    taps = {}
+    for layer, block in enumerate(bridge.blocks):
+        taps[f"blocks.{layer}.hook_resid_post"] = block.original_component
+        for point in ("hook_attn_out", "hook_mlp_out"):
+            # Where a norm follows (Gemma), what is added to the residual stream comes out of the norm.
+            component = block.hook_aliases[point].removesuffix(".hook_out")
+            taps[f"blocks.{layer}.{point}"] = getattr(block, component).original_component
+    return taps

@@ -155,6 +155,14 @@ class Model:
         """Name of the hook point of the residual stream behind a layer, [batch pos d_model]."""
         return f"blocks.{layer}.hook_resid_post"
 
+    def hook_attn_out(self, layer: int) -> str:
+        """Name of the hook point of what a layer's attention adds to the residual stream, [batch pos d_model]."""
+        return f"blocks.{layer}.hook_attn_out"
+
+    def hook_mlp_out(self, layer: int) -> str:
+        """Name of the hook point of what a layer's MLP adds to the residual stream, [batch pos d_model]."""
+        return f"blocks.{layer}.hook_mlp_out"
+
     def hook_pattern(self, layer: int) -> str:
         """Name of the hook point of a layer's attention, [batch head query key]."""
         return f"blocks.{layer}.attn.hook_pattern"
@@ -204,13 +212,23 @@ class Model:
     ) -> Iterator[None]:
         """Attach hooks at named points, and callbacks around each forward of the inner model; all removed on exit.
 
+        Hooks on z work in any forward; those on what a layer, its attention or its MLP puts out are meant for forwards
+        of this class, which go on without the bridge.
+
         Args:
             hooks: (hook point, function of the activation); the function returns a new tensor or None.
             before: Called with what each forward is about to compute.
             after: Called when a forward has ended without an exception.
         """
-        adapted = [(name, lambda value, hook, function=function: function(value)) for name, function in hooks]
+        adapted = [
+            (name, lambda value, hook, function=function: function(value))
+            for name, function in hooks
+            if name not in self.lean.taps
+        ]
         with ExitStack() as stack:
+            for name, function in hooks:
+                if name in self.lean.taps:
+                    stack.callback(self.lean.taps[name].register_forward_hook(_OnOutput(function)).remove)
             if before is not None:
                 stack.callback(self.inner.register_forward_pre_hook(_Watch(before), with_kwargs=True).remove)
             if after is not None:
@@ -244,6 +262,18 @@ class _Watch:
 
     def __call__(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.before(_call(args, kwargs))
+
+
+@dataclass(frozen=True, eq=False)
+class _OnOutput:
+    """A hook on the output of one of the model's own modules, of which the first part counts."""
+
+    function: Hook
+
+    def __call__(self, _module: Any, _args: Any, out: Any) -> Any:
+        value = out[0] if isinstance(out, tuple) else out
+        new = self.function(value)
+        return new if new is None or not isinstance(out, tuple) else (new, *out[1:])
 
 
 def _call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

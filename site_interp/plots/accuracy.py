@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from site_interp.plots.style import FLOOR_DASHES, finished, label_height, method_colour, panels, task_labels
 
-TASKS_PER_ROW = 12
+TASKS_PER_ROW = 13  # at most: twelve and their mean
 GROUP_WIDTH = 0.8  # share of a task's room that its bars fill
 
 
@@ -58,12 +58,13 @@ def accuracy_bars(
     source, labels = task_labels(tasks)
     slanted = len(tasks) > 5
     room = label_height(labels) if slanted else 25
-    left = max(70, 6 * max(map(len, labels[::TASKS_PER_ROW])) - 25) if slanted else 70
     n_panels = math.ceil(len(tasks) / TASKS_PER_ROW)
+    per_row = math.ceil(len(tasks) / n_panels)
+    left = max(70, 6 * max(map(len, labels[::per_row])) - 25) if slanted else 70
     figure, plot_height = panels(n_panels, 1, panel_height=240 if n_panels > 1 else 320, gap=room + 15)
     named: set[str] = set()
     for panel in range(n_panels):
-        part = slice(panel * TASKS_PER_ROW, (panel + 1) * TASKS_PER_ROW)
+        part = slice(panel * per_row, (panel + 1) * per_row)
         shown, place = tasks[part], {"row": panel + 1, "col": 1}
         for method in barred + lined:
             own = [row for row in rows if row.method == method and row.task in shown]
@@ -78,7 +79,7 @@ def accuracy_bars(
         figure.update_xaxes(tickvals=list(range(len(shown))), ticktext=labels[part], **place)
     finished(figure, title, plot_height=plot_height, bottom=room + 30, left=left, n_legend=len(methods))
     figure.update_xaxes(
-        range=[-0.5, min(len(tasks), TASKS_PER_ROW) - 0.5],
+        range=[-0.5, per_row - 0.5],
         tickangle=-35 if slanted else 0,
         ticklabeloverflow="allow",
         showgrid=False,

@@ -101,6 +101,7 @@ def _loss_lines(trace: Trace) -> list[go.Scatter]:
                 y=[float(np.interp(trace.chosen_step, valid_steps, as_array(trace.valid_loss)))],
                 mode="markers",
                 marker={"symbol": "circle-open", "size": 15, "color": CHOSEN_COLOUR, "line": {"width": 2.5}},
+                cliponaxis=False,  # losses near 0
                 name="step kept",
                 hovertemplate=hover,
             )
