@@ -39,10 +39,16 @@ def plain_way(model, run):
     plan = draw_plan(model, run, PAPER)
     fit = _plain.Fit(model, run.embedding.mean, PAPER.lr)
     with model.frozen():
-        fit.step(*plan.steps[0][0])  # the first call pays for set-up
+        prompt, (answer, *_) = plan.steps[0][0]
+        fit.step(prompt, answer)  # the first call pays for set-up
         fit = _plain.Fit(model, run.embedding.mean, PAPER.lr)
-        steps = [timed(lambda items=items: fit.step(*items[0])) for items in plan.steps[:PLAIN_STEPS]]
-        valid = timed(lambda: fit.validate(plan.valid[:PLAIN_VALID])).seconds / PLAIN_VALID
+        steps = [
+            timed(lambda text=text, ids=ids: fit.step(text, ids[0])) for ((text, ids),) in plan.steps[:PLAIN_STEPS]
+        ]
+        valid = (
+            timed(lambda: fit.validate([(text, ids[0]) for text, ids in plan.valid[:PLAIN_VALID]])).seconds
+            / PLAIN_VALID
+        )
     training = PAPER.n_steps * sum(step.seconds for step in steps) / len(steps)
     validation = (PAPER.n_steps // PAPER.validate_every) * len(plan.valid) * valid
     return training, validation, [step.value for step in steps]

@@ -64,7 +64,7 @@ class Adapter:
     @property
     def n_parameters(self) -> int:
         """Trained scalars: one per head."""
-        return self.selection.logits.numel()
+        return self.selection.n_parameters
 
     @property
     def n_labels(self) -> int:
@@ -77,7 +77,7 @@ class Adapter:
 
     def intervention(self) -> Intervention:
         """Target and alpha, one for every row."""
-        return Intervention(self.embedding.mean[None], self.selection.alpha[None])
+        return Intervention(self.embedding.mean[None], self.selection.alpha[None], adds=self.selection.adds)
 
     def save(self, folder: Path) -> None:
         """The same as `save_pretrained`."""
@@ -122,7 +122,7 @@ class Adapter:
             "embedding_labels": embedding.n_labels,
             "seed": selection.seed,
             "labels": selection.n_labels,
-            "settings": None if settings is None else asdict(settings),
+            "settings": None if settings is None else settings.to_dict(),
             "steps": None if settings is None else settings.n_steps,
             "chosen_step": None if trace is None else trace.chosen_step,
             "metrics": _metrics(trace),

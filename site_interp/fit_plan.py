@@ -26,7 +26,7 @@ class FitRun:
     seed: int
 
 
-Item = tuple[str, int]  # a zero-shot prompt and the id of its first answer token
+Item = tuple[str, tuple[int, ...]]  # a zero-shot prompt and the ids of its answer
 
 
 @dataclass(frozen=True)
@@ -80,4 +80,4 @@ def draw_valid(model: Model, labelled: Labelled, template: Template, n_valid: in
 
 def _item(model: Model, template: Template, example: Example) -> Item:
     prompt = template.zero_shot(example.input)
-    return prompt, model.answer_ids(prompt, template.answer(example.answer))[0]
+    return prompt, tuple(model.answer_ids(prompt, template.answer(example.answer)))

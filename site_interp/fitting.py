@@ -5,9 +5,7 @@ Adam is elementwise, so runs that share a batch do not touch each other; one run
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -16,10 +14,10 @@ from torch import Tensor
 from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.fit_plan import FitPlan, FitRun, draw_plan
-from site_interp.injection import Intervention, injected_logits
+from site_interp.fit_steps import Row, Validation, Written, means, row_losses
 from site_interp.kept import KeptPrefixes, kept_bytes
 from site_interp.model import Model
-from site_interp.prefixes import DEFAULT_MEMORY, check_finite, kv_bytes
+from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.progress import Advance, advancing
 from site_interp.selection import PAPER, FitSettings, FitTrace, HeadSelection
 from site_interp.tasks import Labelled, Task
@@ -119,13 +117,23 @@ def fit_joint_selection(
         return _fit(model, runs, plans, settings, memory, progress, joint=True)[0]
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One prompt of one run in a batch."""
+def fit_weights(
+    model: Model,
+    run: FitRun,
+    *,
+    settings: FitSettings,
+    memory: int = DEFAULT_MEMORY,
+    progress: Advance = lambda _: None,
+) -> tuple[Float[Tensor, "layer head"], FitTrace]:
+    """One real weight per head instead of a share: z <- z + weight * t, from weights `settings.init`.
 
-    run: int
-    prompt: str
-    answer: int
+    What learnable task vectors fit (`baselines.LTV`). Arguments as in `fit_selections`.
+    """
+    plans = [draw_plan(model, run, settings)]
+    with model.frozen(), torch.enable_grad():
+        (found,) = _fit(model, [run], plans, settings, memory, progress, weigh=True)
+    assert found.trace is not None
+    return found.logits, found.trace
 
 
 def _fit(
@@ -137,29 +145,34 @@ def _fit(
     progress: Advance,
     *,
     joint: bool = False,
+    weigh: bool = False,
 ) -> list[HeadSelection]:
     """One selection for each run, or a single one that all of them share."""
     targets = torch.stack([run.embedding.mean for run in runs]).to(model.device, torch.float32)
     n_alphas = 1 if joint else len(runs)
-    fitted = torch.zeros(n_alphas, model.n_layers, model.n_heads, device=model.device, requires_grad=True)
+    written = Written(targets, settings, weigh)
+    shape = (n_alphas, model.n_layers, model.n_heads if settings.per == "head" else 1)
+    fitted = torch.full(shape, float(settings.init), device=model.device, requires_grad=True)
     optimizer = torch.optim.Adam([fitted], lr=settings.lr)
     scratch = memory // 4  # for the rows of a step, and for encoding prompts
-    validating = _Validation(model, plans, scratch)
+    validating = Validation(model, plans, scratch)
     losses: list[list[float]] = [[] for _ in range(n_alphas)]
     validations: list[list[tuple[int, float, Tensor]]] = [[] for _ in range(n_alphas)]
     for first, last in _windows(model, plans, settings.n_steps, (memory - scratch - validating.n_bytes, scratch)):
         train = KeptPrefixes(model, _prompts(plans, first, last), scratch)
         for step in range(first, last):
-            rows = [_Row(run, *item) for run, plan in enumerate(plans) for item in plan.steps[step]]
+            rows = [Row(run, *item) for run, plan in enumerate(plans) for item in plan.steps[step]]
             optimizer.zero_grad()
-            logits = fitted.expand(len(runs), -1, -1)
-            per_row = _losses(train, rows, targets, logits, scratch, backward=True)
+            logits = fitted.expand(len(runs), -1, model.n_heads)
+            per_row = row_losses(train, rows, written, logits, scratch, backward=True)
             optimizer.step()
-            for index, loss in enumerate(_per_alpha(_means(per_row, len(runs)), n_alphas)):
+            for index, loss in enumerate(_per_alpha(means(per_row, len(runs)), n_alphas)):
                 losses[index].append(loss)
             if (step + 1) % settings.validate_every == 0 or step + 1 == settings.n_steps:
-                for index, loss in enumerate(_per_alpha(validating.losses(targets, logits), n_alphas)):
-                    validations[index].append((step + 1, loss, fitted[index].detach().clone()))
+                for index, loss in enumerate(_per_alpha(validating.losses(written, logits), n_alphas)):
+                    validations[index].append(
+                        (step + 1, loss, fitted[index].detach().expand(-1, model.n_heads).clone())
+                    )
             progress(len(runs))
     labels = [sum(run.labelled.n_used for run in runs)] if joint else [run.labelled.n_used for run in runs]
     return [
@@ -196,80 +209,6 @@ def _windows(model: Model, plans: Sequence[FitPlan], n_steps: int, budget: tuple
         whole = kept(stretches[-1]) <= most
         windows.append(stretches[-1 if whole else max(0, bisect_right(stretches, most, key=kept) - 1)])
     return windows
-
-
-class _Validation:
-    """The validation examples of all runs; their prompts are kept if they fit in the budget, else encoded each time."""
-
-    def __init__(self, model: Model, plans: Sequence[FitPlan], memory: int) -> None:
-        self.model, self.memory, self.n_runs = model, memory, len(plans)
-        rows = [_Row(run, prompt, answer) for run, plan in enumerate(plans) for prompt, answer in plan.valid]
-        self.parts = [rows]
-        while any(len(part) > 1 and kept_bytes(model, _texts(part), memory) > memory for part in self.parts):
-            self.parts = [half for part in self.parts for half in (part[::2], part[1::2]) if half]
-        # Prompts that are encoded each time take the budget of what is kept when they are.
-        self.n_bytes = kept_bytes(model, _texts(rows), memory) if len(self.parts) == 1 else memory
-        self.kept = [KeptPrefixes(model, _texts(rows), memory)] if len(self.parts) == 1 else []
-
-    @torch.no_grad()
-    def losses(
-        self, targets: Float[Tensor, "run layer head d_head"], logits: Float[Tensor, "run layer head"]
-    ) -> list[float]:
-        """Mean loss of each run."""
-        found: dict[int, list[float]] = {}
-        for part in self.parts:
-            encoded = self.kept[0] if self.kept else KeptPrefixes(self.model, _texts(part), self.memory)
-            for run, values in _losses(encoded, part, targets, logits, self.memory, backward=False).items():
-                found.setdefault(run, []).extend(values)
-        return _means(found, self.n_runs)
-
-
-def _texts(rows: Sequence[_Row]) -> list[str]:
-    return list(dict.fromkeys(row.prompt for row in rows))
-
-
-def _losses(
-    kept: KeptPrefixes,
-    rows: Sequence[_Row],
-    targets: Float[Tensor, "run layer head d_head"],
-    logits: Float[Tensor, "run layer head"],
-    memory: int,
-    *,
-    backward: bool,
-) -> dict[int, list[float]]:
-    """First-token cross-entropy of each row, by run; with `backward`, the gradient of the sum of the runs' means."""
-    found: dict[int, list[float]] = {}
-    n_rows = Counter(row.run for row in rows)
-    max_rows = max(1, memory // _row_bytes(kept, backward=backward))
-    for prefixes, places in kept.batches([row.prompt for row in rows], max_rows):
-        members = [rows[place] for place in places]
-        of_run = torch.tensor([row.run for row in members], device=logits.device)
-        answers = torch.tensor([row.answer for row in members], device=logits.device)
-        intervention = Intervention(targets[of_run], torch.sigmoid(logits[of_run]))
-        loss = torch.nn.functional.cross_entropy(injected_logits(prefixes, intervention), answers, reduction="none")
-        if backward:
-            weights = torch.tensor([1 / n_rows[row.run] for row in members], device=loss.device)
-            (loss * weights).sum().backward()
-        check_finite(prefixes, loss[:, None], "loss and logits")
-        for row, value in zip(members, loss.tolist(), strict=True):
-            found.setdefault(row.run, []).append(value)
-    return found
-
-
-def _row_bytes(kept: KeptPrefixes, *, backward: bool) -> int:
-    """What one row of a step holds at its peak: its keys and values (gathered, extended, spread over query heads for
-    the backward pass), the activations of one token and its logits.
-    """
-    model = kept.model
-    spread = 2 + model.n_heads // model.n_kv_heads
-    activations = 4 * model.n_layers * 40 * model.d_model
-    if backward:
-        return spread * kv_bytes(model, kept.longest) + activations + 16 * model.d_vocab
-    return 2 * kv_bytes(model, kept.longest) + activations // model.n_layers + 12 * model.d_vocab
-
-
-def _means(per_run: dict[int, list[float]], n_runs: int) -> list[float]:
-    return [sum(per_run[run]) / len(per_run[run]) for run in range(n_runs)]
 
 
 def _selection(

@@ -41,7 +41,7 @@ def score_answers(
         rows = torch.tensor([row for row, _ in part], device=prefixes.ids.device)
         shared = intervention if intervention is None else intervention.rows(rows)
         chosen = prefixes.select(rows)
-        logits = _answer_logits(chosen, [ids for _, ids in part], shared)
+        logits = answer_logits(chosen, [ids for _, ids in part], shared)
         check_finite(chosen, logits, "logits")
         for (row, ids), row_logits in zip(part, logits, strict=True):
             target = torch.tensor(ids, device=row_logits.device)
@@ -51,10 +51,13 @@ def score_answers(
     return best
 
 
-def _answer_logits(
+def answer_logits(
     prefixes: Prefixes, answers: Sequence[Sequence[int]], intervention: Edit | None
 ) -> Float[Tensor, "batch answer d_vocab"]:
-    """Logits at the last prompt token and at every answer token but the last, in one forward."""
+    """Logits at the last prompt token and at every answer token but the last, in one forward, in fp32 at the end.
+
+    Shorter answers are padded behind; gradients reach what the edit was made of.
+    """
     longest = max(map(len, answers))
     padded = [[*ids[:-1], *[0] * (longest - len(ids))] for ids in answers]
     more = torch.tensor(padded, dtype=torch.long, device=prefixes.ids.device)

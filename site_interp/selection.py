@@ -1,7 +1,7 @@
 """Head selection: one alpha in [0, 1] per head, kept as logits, with the trace of the fit it came from."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,10 @@ class FitSettings:
         n_valid: At most so many validation examples.
         checkpoint: `best` keeps the step with the lowest validation loss; `last` the last one, as the released SITE
             code does.
+        mixing: `interpolate` writes (1 - alpha) z + alpha t, as SITE; `add` writes z + alpha t.
+        init: Logits of alpha at the start; 0 is alpha 0.5.
+        per: One alpha for each `head`, or one for each `layer`, shared by its heads.
+        loss: Cross-entropy of the `first_token` of the answer, as SITE, or of the whole `answer`, summed over tokens.
     """
 
     n_steps: int = 400
@@ -30,6 +34,10 @@ class FitSettings:
     validate_every: int = 50
     n_valid: int = 100
     checkpoint: Literal["best", "last"] = "best"
+    mixing: Literal["interpolate", "add"] = "interpolate"
+    init: int | float = 0.0
+    per: Literal["head", "layer"] = "head"
+    loss: Literal["first_token", "answer"] = "first_token"
 
     def __post_init__(self) -> None:
         for name in ("n_steps", "batch_size", "validate_every", "n_valid"):
@@ -40,8 +48,22 @@ class FitSettings:
             raise UserError(f"Cannot fit with lr {self.lr!r}. Give a finite number above 0.")
         if self.checkpoint not in ("best", "last"):
             raise UserError(f"Cannot keep the checkpoint {self.checkpoint!r}. Give 'best' or 'last'.")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UserError(
+                    f"Cannot fit with {name} {getattr(self, name)!r}. Give {' or '.join(map(repr, known))}."
+                )
+        if not isinstance(self.init, int | float) or not abs(self.init) < float("inf"):
+            raise UserError(f"Cannot fit with init {self.init!r}. Give a finite number, the logit of the first alpha.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values; what came after the first release is left out where it is the default."""
+        return {name: value for name, value in vars(self).items() if name not in LATER or value != LATER[name]}
 
 
+CHOICES = {"mixing": ("interpolate", "add"), "per": ("head", "layer"), "loss": ("first_token", "answer")}
+# Hashes of results and adapters that were made before these settings existed stay what they are.
+LATER: dict[str, Any] = {"mixing": "interpolate", "init": 0.0, "per": "head", "loss": "first_token"}
 PAPER = FitSettings()
 
 
@@ -98,6 +120,17 @@ class HeadSelection:
     def alpha(self) -> Float[Tensor, "layer head"]:
         """Share taken from the task embedding, per head."""
         return torch.sigmoid(self.logits)
+
+    @property
+    def adds(self) -> bool:
+        """Whether it was fitted to add alpha * t to z, which is kept whole."""
+        return self.settings is not None and self.settings.mixing == "add"
+
+    @property
+    def n_parameters(self) -> int:
+        """Fitted scalars: one for each head, or for each layer."""
+        shared = self.settings is not None and self.settings.per == "layer"
+        return self.logits.shape[0] if shared else self.logits.numel()
 
     @property
     def n_open(self) -> int:

@@ -110,6 +110,17 @@ def reference_logits(
         return _forward(oracle, ids)
 
 
+def reference_added_logits(oracle: Oracle, ids: Sequence[int], position: int, target: Tensor, share: Tensor) -> Tensor:
+    """Logits after every token with z + share * target written at a position; gradients reach the share."""
+
+    def edit(layer: int, z: Tensor) -> Tensor:
+        added = torch.cat([share[layer, head] * target[layer, head] for head in range(target.shape[1])])
+        return torch.cat([z[:, :position], z[:, position : position + 1] + added, z[:, position + 1 :]], dim=1)
+
+    with _editing(oracle, edit):
+        return _forward(oracle, ids)
+
+
 def reference_last_logits(
     oracle: Oracle, prompt: str, target: Tensor | None = None, alpha: Tensor | None = None
 ) -> Tensor:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference import Oracle, n_hooks, reference_logits, reference_residual_ids, reference_z
+from reference import Oracle, n_hooks, reference_added_logits, reference_residual_ids
 
 TOLERANCE = 1e-4
 PROMPTS = ("Q: aa bc ed ab ca dj eb\nA:", "Q: bd\nA:", "Q: ce da ac bb\nA:")
@@ -59,34 +59,9 @@ def test_added_head_outputs_leave_z_and_add_a_share_of_the_target(model: Any, or
     prompt = PROMPTS[0]
     (prefixes,) = encode_prompts(model, [prompt])
     found = injected_logits(prefixes, Intervention(target, alpha, adds=True))
-    # The oracle replaces: layer by layer by its own z, which it has once those before are replaced, plus the share.
-    wanted, last = torch.zeros_like(target[0]), len(oracle.ids(prompt)) - 1
-    for layer in range(model.n_layers):
-        done = torch.zeros(*heads)
-        done[:layer] = 1
-        own = z_after(oracle, prompt, wanted, done, model.n_heads)
-        wanted[layer] = own[layer] + alpha[0, layer, :, None] * target[0, layer]
-    logits = reference_logits(oracle, oracle.ids(prompt), last, wanted, torch.ones(*heads))[-1]
+    ids = oracle.ids(prompt)
+    logits = reference_added_logits(oracle, ids, len(ids) - 1, target[0], alpha[0])[-1]
     assert torch.allclose(found[0], logits, rtol=0, atol=TOLERANCE)
-
-
-def z_after(oracle: Oracle, prompt: str, target: torch.Tensor, alpha: torch.Tensor, n_heads: int) -> torch.Tensor:
-    """z at the last token while the heads of alpha 1 are replaced."""
-    from reference import _editing, _forward
-
-    seen: dict[int, torch.Tensor] = {}
-    if not bool(alpha.any()):
-        return reference_z(oracle, prompt, n_heads)
-
-    def edit(layer: int, z: torch.Tensor) -> torch.Tensor:
-        seen[layer] = torch.stack(list(z[0, -1].chunk(n_heads)))
-        new = z.clone()
-        new[0, -1] = torch.where(alpha[layer][:, None] == 1, target[layer], seen[layer]).flatten()
-        return new
-
-    with _editing(oracle, edit):
-        _forward(oracle, oracle.ids(prompt))
-    return torch.stack([seen[layer] for layer in range(len(seen))])
 
 
 @pytest.mark.parametrize(("size", "layer"), [(7, 0), (None, 3), (None, -1)])

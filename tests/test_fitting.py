@@ -78,10 +78,10 @@ def test_a_planted_alpha_is_found_again(model: Any, oracle: Oracle, embedding: A
 def test_every_step_is_adams_on_the_first_answer_token_of_zero_shot_prompts(
     model: Any, oracle: Oracle, task: Any, embedding: Any, monkeypatch: pytest.MonkeyPatch, batch_size: int
 ) -> None:
-    from site_interp import fitting
+    from site_interp import fit_steps, fitting
 
     stepped: list[str] = []
-    run = fitting.injected_logits
+    run = fit_steps.injected_logits
 
     def noting(prefixes: Any, intervention: Any) -> Any:
         if torch.is_grad_enabled():
@@ -89,7 +89,7 @@ def test_every_step_is_adams_on_the_first_answer_token_of_zero_shot_prompts(
             stepped.extend(model.decode(ids[mask.bool()].tolist()) for ids, mask in rows)
         return run(prefixes, intervention)
 
-    monkeypatch.setattr(fitting, "injected_logits", noting)
+    monkeypatch.setattr(fit_steps, "injected_logits", noting)
     chosen = settings(batch_size=batch_size, checkpoint="last")
     found = fitting.fit_selection(model, task, embedding, settings=chosen)
     answers = {prompt: (prompt, answer) for prompt, answer in items_of(model, task.train)}
@@ -181,12 +181,12 @@ def test_a_runs_numbers_do_not_depend_on_the_global_random_state(llama: Any, tas
 def test_a_small_budget_cuts_the_work_into_pieces_and_gives_the_same_selections(
     model: Any, task: Any, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from site_interp import fitting, kept
+    from site_interp import fit_steps, fitting, kept
     from site_interp.fit_plan import FitRun
     from site_interp.tasks import Labelled
 
     encoded, batches = [], []
-    encode, run = kept.encode_prompts, fitting.injected_logits
+    encode, run = kept.encode_prompts, fit_steps.injected_logits
 
     def noting_prompts(model: Any, prompts: Any, **rest: Any) -> Any:
         encoded.append(len(prompts))
@@ -197,7 +197,7 @@ def test_a_small_budget_cuts_the_work_into_pieces_and_gives_the_same_selections(
         return run(prefixes, intervention)
 
     monkeypatch.setattr(kept, "encode_prompts", noting_prompts)
-    monkeypatch.setattr(fitting, "injected_logits", noting_rows)
+    monkeypatch.setattr(fit_steps, "injected_logits", noting_rows)
     found, work = [], []
     for memory in (1 << 30, 40_000):
         encoded.clear()
@@ -358,7 +358,7 @@ def test_one_alpha_for_several_tasks_follows_the_sum_of_their_losses(model: Any,
             optimizer.zero_grad()
             per_task = []
             for run, plan in zip(runs, plans, strict=True):
-                rows = [(encode_prompts(model, [prompt])[0], token) for prompt, token in plan.steps[step]]
+                rows = [(encode_prompts(model, [prompt])[0], token) for prompt, (token, *_) in plan.steps[step]]
                 per_row = [
                     -injected_logits(one, Intervention(run.embedding.mean[None], logits.sigmoid()[None])).log_softmax(
                         -1

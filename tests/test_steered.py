@@ -12,19 +12,25 @@ from reference import Oracle, reference_last_logits, reference_residual, referen
 from torch import Tensor
 from upper_fixtures import model_state, word_task
 
-from site_interp.baselines import FunctionVector, Method, Steered, TaskVector
+from site_interp.baselines import LTV, MTV, FunctionVector, Method, Steered, TaskVector
+from site_interp.baselines.mtv import policy_gradient
+from site_interp.embedding import embed_task
 from site_interp.errors import UserError
 from site_interp.evaluation import evaluate, evaluate_fitted
-from site_interp.fit_plan import draw_valid
+from site_interp.fit_plan import FitRun, draw_plan, draw_valid
 from site_interp.injection import Intervention, ResidualEdit
 from site_interp.model import load_model
 from site_interp.prompts import QA, draw_embedding_prompts, draw_icl_prompts
-from site_interp.tasks import Labelled
+from site_interp.selection import FitSettings
+from site_interp.tasks import Labelled, sub_seed
 
 TOLERANCE = 1e-4
 SMALL = {"n_prompts": 3, "n_shots": 2, "n_valid": 4}
 FV = FunctionVector(**SMALL, n_queries=4, n_heads=2)
 TV = TaskVector(**SMALL)
+WEIGHTS = LTV(**SMALL, n_steps=40, lr=0.2)
+GATES = MTV(**SMALL, n_steps=40, n_samples=8)
+STEERED = (FV, TV, WEIGHTS, GATES)
 
 
 def add(vector: Tensor) -> Any:
@@ -35,12 +41,12 @@ def put(vector: Tensor) -> Any:
     return lambda _: vector
 
 
-def slow_choice(oracle: Oracle, items: Sequence[tuple[str, int]], edits: Sequence[Any]) -> int:
+def slow_choice(oracle: Oracle, items: Sequence[tuple[str, tuple[int, ...]]], edits: Sequence[Any]) -> int:
     """The layer with most first tokens right, then the highest log-probability, one prompt and layer at a time."""
     scores = []
     for layer, edit in enumerate(edits):
         hits, total = 0, 0.0
-        for prompt, answer in items:
+        for prompt, (answer, *_) in items:
             logits = reference_residual_ids(oracle, prompt, 1, layer, edit)[1]
             hits += int(logits.argmax()) == answer
             total += float(logits.log_softmax(-1)[answer])
@@ -109,7 +115,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load_model(save_planted_model(tmp_path_factory.mktemp("planted") / "model"), device="cpu")
 
 
-@pytest.mark.parametrize("method", [replace(FV, n_heads=8), TV], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [replace(FV, n_heads=8), *STEERED[1:]], ids=lambda method: method.name)
 @pytest.mark.parametrize("group", ["first", "second"])
 def test_a_planted_task_is_switched_on(planted: Any, method: Method, group: str) -> None:
     task = planted_task(group, 3)
@@ -118,7 +124,7 @@ def test_a_planted_task_is_switched_on(planted: Any, method: Method, group: str)
     assert set(row.scores["first_token"]) == {1.0}
 
 
-@pytest.mark.parametrize("method", [FV, TV], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", STEERED, ids=lambda method: method.name)
 def test_a_fitted_method_comes_back_from_its_folder_and_leaves_the_model_alone(
     llama: Any, method: Method, tmp_path: Path
 ) -> None:
@@ -170,3 +176,52 @@ def test_a_task_without_validation_examples_has_no_layer_to_choose(llama: Any) -
     task = replace(word_task(), valid=())
     with pytest.raises(UserError, match="no validation examples"):
         TV.fit(llama, Labelled(task), 0)
+
+
+def test_mtvs_gradient_is_that_of_the_log_probability_of_its_draws() -> None:
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 4, generator=draw).requires_grad_()
+    with torch.no_grad():
+        logits[0, 0], logits[1, 1] = 9.0, -9.0  # beyond the clamp
+    gates = (torch.rand(5, 3, 4, generator=draw) < 0.5).float()
+    rewards = torch.randn(5, generator=draw)
+    bernoulli = torch.distributions.Bernoulli(torch.sigmoid(logits).clamp(1e-3, 1 - 1e-3))
+    standard = (rewards - rewards.mean()) / (rewards.std() + 1e-3)
+    loss = -(bernoulli.log_prob(gates).sum(dim=(1, 2)) * standard).sum()
+    (wanted,) = torch.autograd.grad(loss, logits)
+    assert torch.allclose(policy_gradient(logits.detach(), gates, rewards), wanted, atol=1e-5)
+    assert float(wanted[0, 0]) == float(wanted[1, 1]) == 0
+
+
+def test_mtv_is_that_of_the_slow_way(model: Any, oracle: Oracle) -> None:
+    task, method = word_task(), MTV(n_prompts=3, n_shots=2, n_steps=3, n_samples=16, init=0.2, n_valid=3, lr=0.3)
+    fitted = method.fit(model, Labelled(task), 0)
+    mean = embed_task(model, task, n_prompts=3, n_shots=2, progress=lambda _: None)
+    plan = draw_plan(model, FitRun(mean, Labelled(task), 0), FitSettings(n_steps=3, n_valid=3))
+    draw = torch.Generator().manual_seed(sub_seed(0, "gates", task.name) % 2**63)
+    logits = torch.full((model.n_layers, model.n_heads), 0.2, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=0.3)
+
+    def log_prob(prompt: str, answer: Sequence[int], gates: Tensor) -> Tensor:
+        return reference_last_logits(oracle, prompt, mean.mean, gates).log_softmax(-1)[answer[0]]
+
+    for ((prompt, answer),) in plan.steps:
+        bernoulli = torch.distributions.Bernoulli(torch.sigmoid(logits).clamp(1e-3, 1 - 1e-3))
+        drawn = [torch.rand(logits.shape, generator=draw) for _ in range(16)]
+        gates = [(one < bernoulli.probs.detach()).float() for one in drawn]
+        rewards = torch.stack([log_prob(prompt, answer, one) for one in gates])
+        advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-3)
+        optimizer.zero_grad()
+        (-sum(a * bernoulli.log_prob(one).sum() for a, one in zip(advantage, gates, strict=True))).backward()
+        optimizer.step()
+    written = fitted.written
+    assert isinstance(written, Intervention)
+    assert torch.equal(written.alpha[0], (logits > 0).float())
+    assert 0 < fitted.notes["n_open"] < logits.numel()
+    losses = [-float(log_prob(*item, written.alpha[0])) for item in plan.valid]
+    assert fitted.notes["valid_loss"] == [pytest.approx(sum(losses) / 3, abs=TOLERANCE)]
+
+
+def test_mtv_needs_draws_to_compare() -> None:
+    with pytest.raises(UserError, match="n_samples 1"):
+        MTV(n_samples=1)

@@ -3,7 +3,9 @@
 from site_interp.baselines.floors import Echo, Majority
 from site_interp.baselines.function_vector import FunctionVector
 from site_interp.baselines.icl import ICL
+from site_interp.baselines.ltv import LTV
 from site_interp.baselines.method import Fitted, FixedAnswers, Method
+from site_interp.baselines.mtv import MTV
 from site_interp.baselines.saved import SavedSITE
 from site_interp.baselines.site import DEFAULT, PRESETS, SITE
 from site_interp.baselines.steered import Steered
@@ -13,6 +15,8 @@ from site_interp.baselines.zero_shot import ZeroShot
 __all__ = [
     "DEFAULT",
     "ICL",
+    "LTV",
+    "MTV",
     "PRESETS",
     "SITE",
     "Echo",

@@ -67,7 +67,7 @@ def choose_edit(
             f"Cannot choose a layer for task '{labelled.task}': it has no validation examples. Add some to the task."
         )
     items = draw_valid(model, labelled, template, n_valid)
-    answers = torch.tensor([answer for _, answer in items], device=model.device)
+    answers = torch.tensor([answer[0] for _, answer in items], device=model.device)
     hits, log_probs = torch.zeros(len(edits)), torch.zeros(len(edits))
     prompts = [prompt for prompt, _ in items]
     with advancing(len(prompts) * len(edits), "choosing a layer", progress) as advance:

@@ -1,7 +1,7 @@
 """SITE: soft head selection for injecting an ICL-derived task embedding (Park et al., arXiv 2507.20906)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from site_interp.adapter import Adapter
@@ -50,7 +50,7 @@ class SITE:
     def settings(self) -> Mapping[str, Any]:
         """Everything but the memory budget."""
         embedding = {"n_prompts": self.n_prompts, "n_shots": self.n_shots, "template": self.template.to_dict()}
-        return {**embedding, **asdict(self.fitting)}
+        return {**embedding, **self.fitting.to_dict()}
 
     def variant(self) -> str:
         """Settings that are not the default, by name."""

@@ -1,0 +1,83 @@
+"""Learnable task vectors (Saglam et al., ACL Findings 2025, arXiv 2502.05390): weighted sums of mean head outputs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.steered import Steered
+from site_interp.embedding import embed_task
+from site_interp.fit_plan import FitRun
+from site_interp.fitting import fit_weights
+from site_interp.injection import Intervention
+from site_interp.model import Model
+from site_interp.prefixes import DEFAULT_MEMORY
+from site_interp.prompts import QA, Template
+from site_interp.provenance import Provenance
+from site_interp.selection import FitSettings
+from site_interp.tasks import Labelled
+
+
+@dataclass(frozen=True)
+class LTV:
+    """In every layer, a weighted sum of the heads' mean outputs is added to the state of the last prompt token.
+
+        residual stream of layer l <- itself + sum over h of w[l, h] W_O[l, h] t[l, h]
+
+    The weights are real numbers fitted by gradient from 0, on the first answer token of zero-shot prompts; adding
+    w[l, h] t[l, h] to z[l, h] is the same sum. Steps, validation and task embedding are those of SITE, so that only the
+    form differs (the paper trains on sequences of its own).
+
+    Args:
+        n_prompts, n_shots: Prompts and demonstrations for the mean outputs.
+        n_steps, lr: Steps of Adam with one example each, and their size.
+        n_valid: At most so many validation examples.
+        template: How examples become prompts.
+        memory: Budget in bytes; changes no number.
+    """
+
+    name: ClassVar[str] = "ltv"
+    revision: ClassVar[int] = 1
+    seeded: ClassVar[bool] = True
+    n_prompts: int = 50
+    n_shots: int = 10
+    n_steps: int = 400
+    lr: int | float = 0.05
+    n_valid: int = 100
+    template: Template = QA
+    memory: int = DEFAULT_MEMORY
+
+    def __post_init__(self) -> None:
+        check_counts(self, "n_prompts", "n_steps", "n_valid")
+        FitSettings(lr=self.lr)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Everything but the memory budget."""
+        return settings_of(self)
+
+    def variant(self) -> str:
+        """Settings that are not the default, by name."""
+        return variant_of(settings_of(self, plain=True), settings_of(LTV(), plain=True))
+
+    def fit(self, model: Model, labelled: Labelled, seed: int) -> Steered:
+        """Embed the task and fit the weights.
+
+        Raises:
+            UserError: Too few examples.
+        """
+        embedding = embed_task(
+            model,
+            labelled,
+            n_prompts=self.n_prompts,
+            n_shots=self.n_shots,
+            seed=seed,
+            template=self.template,
+            memory=self.memory,
+            progress=lambda _: None,
+        )
+        settings = FitSettings(n_steps=self.n_steps, lr=self.lr, n_valid=self.n_valid)
+        weights, trace = fit_weights(model, FitRun(embedding, labelled, seed), settings=settings, memory=self.memory)
+        written = Intervention(embedding.mean[None], weights[None], adds=True)
+        notes = {"step": trace.chosen_step, "valid_loss": list(trace.valid_loss)}
+        origin = Provenance.of(model, labelled, self.template, seed)
+        return Steered(self.name, origin, written, weights.numel(), notes)
