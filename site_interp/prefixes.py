@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from site_interp.errors import NotFiniteError, UserError
-from site_interp.model import Model, join_caches, pad_left, select_rows
+from site_interp.model import Model, expand_rows, join_caches, pad_left, select_rows
 
 GIB = 1 << 30
 DEFAULT_MEMORY = 4 * GIB
@@ -146,6 +146,8 @@ def iterate_prefixes(
 ) -> Iterator[Prefixes]:
     """Encode prompts batch by batch, shortest first; a batch's memory is free when the caller lets go of it.
 
+    A long start that all prompts share, such as the same demonstrations, is computed once.
+
     Args:
         model: The model to run.
         prompts: Texts, each ending in the token where an injection would happen.
@@ -155,21 +157,23 @@ def iterate_prefixes(
     Raises:
         UserError: A prompt without tokens or longer than the context.
     """
-    lengths = [len(model.token_ids(prompt)) for prompt in prompts]
+    tokens = [model.token_ids(prompt) for prompt in prompts]
+    start = _compute_start(model, tokens) if tokens else None
     batch: list[int] = []
-    for index in sorted(range(len(prompts)), key=lambda i: (lengths[i], i)):
-        full = len(batch) == max_rows or _needed_bytes(model, len(batch) + 1, lengths[index]) > memory
+    for index in sorted(range(len(tokens)), key=lambda i: (len(tokens[i]), i)):
+        full = len(batch) == max_rows or _needed_bytes(model, len(batch) + 1, len(tokens[index])) > memory
         if batch and full:
-            yield _encode_batch(model, prompts, batch, memory)
+            yield _encode_batch(model, tokens, batch, memory, start)
             batch = []
         batch.append(index)
     if batch:
-        yield _encode_batch(model, prompts, batch, memory)
+        yield _encode_batch(model, tokens, batch, memory, start)
 
 
-def _encode_batch(model: Model, prompts: Sequence[str], chosen: Sequence[int], memory: int) -> Prefixes:
-    parts = encode_prompts(model, [prompts[index] for index in chosen], memory=memory)
-    joined = join_prefixes(parts)
+def _encode_batch(
+    model: Model, tokens: Sequence[Sequence[int]], chosen: Sequence[int], memory: int, start: "_Start | None"
+) -> Prefixes:
+    joined = join_prefixes(_encode_tokens(model, [tokens[index] for index in chosen], memory, start))
     return replace(joined, rows=torch.tensor(chosen, device=model.device)[joined.rows])
 
 
@@ -184,14 +188,25 @@ def encode_prompts(model: Model, prompts: Sequence[str], *, memory: int = DEFAUL
     Raises:
         UserError: A prompt without tokens or longer than the context, or an injection is under way.
     """
+    return _encode_tokens(model, [model.token_ids(prompt) for prompt in prompts], memory, None)
+
+
+def _encode_tokens(
+    model: Model, tokens: Sequence[Sequence[int]], memory: int, start: "_Start | None"
+) -> list[Prefixes]:
     if model.is_watched:
         raise UserError(
             "Cannot compute prompts inside an inject block: it would write into the tokens before the last one as "
             "well. Leave the block first."
         )
-    tokens = [model.token_ids(prompt) for prompt in prompts]
-    buckets = prompt_buckets(model, list(map(len, tokens)), memory)
-    return [_encode_bucket(model, [tokens[index] for index in bucket], bucket) for bucket in buckets]
+    lengths = list(map(len, tokens))
+    if start is None:
+        buckets = prompt_buckets(model, lengths, memory)
+    else:  # padding would stand between the start and the rest
+        same = [[i for i, n in enumerate(lengths) if n == length] for length in sorted(set(lengths))]
+        most = max(1, memory // _needed_bytes(model, 1, max(lengths)))
+        buckets = [part[first : first + most] for part in same for first in range(0, len(part), most)]
+    return [_encode_bucket(model, [tokens[index] for index in bucket], bucket, start) for bucket in buckets]
 
 
 def prompt_buckets(model: Model, lengths: Sequence[int], memory: int) -> list[list[int]]:
@@ -221,10 +236,43 @@ def _needed_bytes(model: Model, n_rows: int, length: int) -> int:
     return kv_bytes(model, n_rows * length) + forward_bytes(model, n_rows * length, n_rows=n_rows)
 
 
+@dataclass(frozen=True)
+class _Start:
+    """Tokens that all prompts begin with, computed once."""
+
+    n_tokens: int
+    cache: Any
+
+
+SHARED_TOKENS = 64  # a shorter common start is not worth giving up buckets of mixed lengths
+
+
 @torch.no_grad()
-def _encode_bucket(model: Model, tokens: Sequence[Sequence[int]], rows: Sequence[int]) -> Prefixes:
+def _compute_start(model: Model, tokens: Sequence[list[int]]) -> _Start | None:
+    """The common start of prompts, such as demonstrations that are the same for every query; None where it is short.
+
+    The last token of each prompt is left out of it.
+    """
+    first, last = min(tokens), max(tokens)  # what these two share, all share
+    shortest = min(map(len, tokens))
+    differ = (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
+    n_shared = min(next(differ, shortest), shortest - 1)
+    if len(tokens) < 2 or n_shared < SHARED_TOKENS or model.is_watched:
+        return None
+    ids = torch.tensor([list(tokens[0][:n_shared])], device=model.device)
+    return _Start(n_shared, model.prefill(ids, torch.ones_like(ids)))
+
+
+@torch.no_grad()
+def _encode_bucket(
+    model: Model, tokens: Sequence[Sequence[int]], rows: Sequence[int], start: _Start | None
+) -> Prefixes:
     ids, mask = pad_left(tokens, model.device)
     cache = None
-    if ids.shape[1] > 1:
+    if start is not None:
+        cache = expand_rows(start.cache, len(ids))
+        if ids.shape[1] - 1 > start.n_tokens:
+            _, cache = model.forward(ids[:, start.n_tokens : -1], mask[:, :-1], cache, n_logits=1)
+    elif ids.shape[1] > 1:
         cache = model.prefill(ids[:, :-1], mask[:, :-1])
     return Prefixes(model, ids, mask, cache, torch.tensor(rows, device=model.device))

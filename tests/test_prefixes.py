@@ -30,6 +30,45 @@ def test_rows_say_which_prompt_they_are_and_every_prompt_is_encoded_once(model: 
     assert found == {row: model.token_ids(prompt) for row, prompt in enumerate(PROMPTS)}
 
 
+SHARED = "".join(f"Q: {WORDS[i % 50]}\nA: {WORDS[(3 * i) % 50]}\n\n" for i in range(12))
+
+
+@on_every_family
+def test_a_start_that_all_prompts_share_is_computed_once_and_gives_the_same_logits(
+    model: Any, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from site_interp.model import Model
+    from site_interp.prefixes import iterate_prefixes
+
+    computed: list[int] = []
+    prefill, forward = Model.prefill, Model.forward
+
+    def noting_prefill(self: Any, ids: Any, mask: Any) -> Any:
+        computed.append(ids.numel())
+        return prefill(self, ids, mask)
+
+    def noting_forward(self: Any, ids: Any, *args: Any, **rest: Any) -> Any:
+        computed.append(ids.numel())
+        return forward(self, ids, *args, **rest)
+
+    monkeypatch.setattr(Model, "prefill", noting_prefill)
+    monkeypatch.setattr(Model, "forward", noting_forward)
+    prompts = [SHARED + text for text in (*PROMPTS, "Q:", "")]
+    lengths = [len(model.token_ids(text)) for text in prompts]
+    batches = list(iterate_prefixes(model, prompts, max_rows=4))
+    if model.lean.serves:
+        assert sum(computed) < sum(lengths) / 3, "the start is not computed for every prompt"
+    found: dict[int, torch.Tensor] = {}
+    for prefixes in batches:
+        logits, cache = prefixes.run_last()
+        again, _ = prefixes.run_last()
+        assert torch.equal(logits, again), "what is kept is not appended to"
+        found.update(zip(prefixes.rows.tolist(), logits[:, -1], strict=True))
+        assert cache.get_seq_length() == prefixes.ids.shape[1]
+    for row, text in enumerate(prompts):
+        assert close(found[row], reference_last_logits(oracle, text))
+
+
 @on_every_family
 def test_a_smaller_budget_makes_smaller_buckets_and_the_same_logits(model: Any, oracle: Oracle) -> None:
     from site_interp.prefixes import encode_prompts, iterate_prefixes

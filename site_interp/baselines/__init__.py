@@ -3,7 +3,9 @@
 from site_interp.baselines.floors import Echo, Majority
 from site_interp.baselines.function_vector import FunctionVector
 from site_interp.baselines.icl import ICL
+from site_interp.baselines.knn import KNN, TRIGRAMS, Similarity
 from site_interp.baselines.ltv import LTV
+from site_interp.baselines.many_shot import ManyShotICL
 from site_interp.baselines.method import Fitted, FixedAnswers, Method
 from site_interp.baselines.mtv import MTV
 from site_interp.baselines.saved import SavedSITE
@@ -15,17 +17,21 @@ from site_interp.baselines.zero_shot import ZeroShot
 __all__ = [
     "DEFAULT",
     "ICL",
+    "KNN",
     "LTV",
     "MTV",
     "PRESETS",
     "SITE",
+    "TRIGRAMS",
     "Echo",
     "Fitted",
     "FixedAnswers",
     "FunctionVector",
     "Majority",
+    "ManyShotICL",
     "Method",
     "SavedSITE",
+    "Similarity",
     "Steered",
     "TaskVector",
     "ZeroShot",

@@ -2,7 +2,7 @@
 
 from site_interp.model.branches import forward_branches
 from site_interp.model.bundled import bundled_models, is_cached
-from site_interp.model.caches import join_caches, select_rows
+from site_interp.model.caches import expand_rows, join_caches, select_rows
 from site_interp.model.decode import decode_greedy
 from site_interp.model.fingerprint import Fingerprint
 from site_interp.model.load import load_model
@@ -19,6 +19,7 @@ __all__ = [
     "answer_ids",
     "bundled_models",
     "decode_greedy",
+    "expand_rows",
     "forward_branches",
     "is_cached",
     "join_caches",

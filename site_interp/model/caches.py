@@ -37,6 +37,16 @@ def _padded(values: Tensor | None, n_rows: int, like: Tensor) -> Tensor:
     return torch.nn.functional.pad(values, (0, 0, like.shape[-2] - values.shape[-2], 0))
 
 
+def expand_rows(cache: Any, n_rows: int) -> Any:
+    """A cache of one row as one of many that share its memory; what is appended to it is a copy."""
+    copied = select_rows(cache)
+    for layer in copied.layers:
+        for name in ("keys", "values"):
+            values = getattr(layer, name)
+            setattr(layer, name, values.expand(n_rows, *values.shape[1:]))
+    return copied
+
+
 def select_rows(cache: Any, rows: Int[Tensor, " batch"] | None = None) -> Any:
     """A copy of a cache that can be appended to, with the rows asked for; keys and values are gathered, not cloned.
 
