@@ -3,12 +3,13 @@
 import html
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 
 from site_interp.adapter import Adapter
-from site_interp.baselines import Fitted, FixedAnswers, Method
+from site_interp.baselines import ChangesModel, Fitted, FixedAnswers, Method
 from site_interp.comparison import Interval, bootstrap_mean
 from site_interp.errors import UserError, did_you_mean
 from site_interp.injection import injected_text
@@ -197,8 +198,9 @@ def evaluate_fitted(
         fitted.check(model, task)
         prompts = fitted.prompts([example.input for example in examples])
         n_prompt_tokens = sum(len(model.token_ids(prompt)) for prompt in prompts) / len(prompts)
-        with advancing(len(examples), f"{fitted.name} on {task.name}", progress) as advance:
-            texts, scores = _run(model, task, examples, prompts, fitted, memory, advance)
+        changing = fitted.changing(model) if isinstance(fitted, ChangesModel) else nullcontext(model)
+        with changing as asked, advancing(len(examples), f"{fitted.name} on {task.name}", progress) as advance:
+            texts, scores = _run(asked, task, examples, prompts, fitted, memory, advance)
     return Evaluation(
         task=task.name,
         method=fitted.name,

@@ -4,10 +4,12 @@ from site_interp.baselines.floors import Echo, Majority
 from site_interp.baselines.function_vector import FunctionVector
 from site_interp.baselines.icl import ICL
 from site_interp.baselines.knn import KNN, TRIGRAMS, Similarity
+from site_interp.baselines.lora import IA3, LoRA
 from site_interp.baselines.ltv import LTV
 from site_interp.baselines.many_shot import ManyShotICL
-from site_interp.baselines.method import Fitted, FixedAnswers, Method
+from site_interp.baselines.method import ChangesModel, Fitted, FixedAnswers, Method
 from site_interp.baselines.mtv import MTV
+from site_interp.baselines.peft_fit import PeftFitted
 from site_interp.baselines.saved import SavedSITE
 from site_interp.baselines.site import DEFAULT, PRESETS, SITE
 from site_interp.baselines.steered import Steered
@@ -16,6 +18,7 @@ from site_interp.baselines.zero_shot import ZeroShot
 
 __all__ = [
     "DEFAULT",
+    "IA3",
     "ICL",
     "KNN",
     "LTV",
@@ -23,13 +26,16 @@ __all__ = [
     "PRESETS",
     "SITE",
     "TRIGRAMS",
+    "ChangesModel",
     "Echo",
     "Fitted",
     "FixedAnswers",
     "FunctionVector",
+    "LoRA",
     "Majority",
     "ManyShotICL",
     "Method",
+    "PeftFitted",
     "SavedSITE",
     "Similarity",
     "Steered",

@@ -1,6 +1,7 @@
 """What every way of adapting a model has in common."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -47,6 +48,14 @@ class Fitted(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write what was fitted to a folder; nothing where there is nothing to keep."""
+
+
+@runtime_checkable
+class ChangesModel(Protocol):
+    """A fitted method that changes the model itself while it is asked, at every position."""
+
+    def changing(self, model: Model) -> AbstractContextManager[Model]:
+        """The changed model inside the block; exactly as before afterwards."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The seam to TransformerLens and transformers: everything that knows a backend is in this folder."""
 
+from site_interp.model.adapted import load_peft_parameters, peft_modules, peft_parameters
 from site_interp.model.branches import forward_branches
 from site_interp.model.bundled import bundled_models, is_cached
 from site_interp.model.caches import expand_rows, join_caches, select_rows
@@ -24,8 +25,11 @@ __all__ = [
     "is_cached",
     "join_caches",
     "load_model",
+    "load_peft_parameters",
     "load_tokenizer",
     "pad_left",
+    "peft_modules",
+    "peft_parameters",
     "project_heads",
     "select_rows",
     "token_spans",

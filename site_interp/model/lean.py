@@ -25,6 +25,7 @@ class Lean:
         attention: The attention function to run with.
         taps: By hook point, the model's own module whose output it is; these run with and without the bridge, those of
             attention without it only.
+        bare: The model's own modules stand in their places already (inside `bare`).
     """
 
     swaps: tuple[tuple[dict[str, Any], str, Any, Any], ...] = ()
@@ -32,11 +33,12 @@ class Lean:
     config: Any = None
     attention: str = "eager"
     taps: Mapping[str, Any] = field(default_factory=dict)
+    bare: bool = False
 
     @property
     def serves(self) -> bool:
         """Whether nothing would be missed: the model has a lean form, and only z is hooked."""
-        return bool(self.swaps) and all(map(_is_own, filter(None, self.missed)))
+        return self.bare or (bool(self.swaps) and all(map(_is_own, filter(None, self.missed))))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -102,3 +104,20 @@ def _taps(bridge: Any) -> dict[str, Any]:
             component = block.hook_aliases[point].removesuffix(".hook_out")
             taps[f"blocks.{layer}.{point}"] = getattr(block, component).original_component
     return taps
+
+
+@contextmanager
+def bare(bridge: Any, lean: Lean) -> Iterator[None]:
+    """The model without any part of the bridge inside the block: its own modules, as the library made them."""
+    inner = bridge.original_model
+    swaps, waiting = [], [inner]
+    while waiting:
+        container = waiting.pop()._modules
+        for name, module in container.items():
+            own = getattr(module, "original_component", None) or module
+            if own is not module:
+                swaps.append((container, name, module, own))
+            if own is not None:
+                waiting.append(own)
+    with Lean(tuple(swaps), (), inner.config, lean.attention).running():
+        yield

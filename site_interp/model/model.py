@@ -220,6 +220,8 @@ class Model:
             before: Called with what each forward is about to compute.
             after: Called when a forward has ended without an exception.
         """
+        if self.lean.bare and any(name not in self.lean.taps for name, _ in hooks):
+            raise UserError(f"Cannot hook z of {self.name} while its weights are changed. Leave that block first.")
         adapted = [
             (name, lambda value, hook, function=function: function(value))
             for name, function in hooks
