@@ -41,6 +41,18 @@ class Oracle:
             return list(self.model.gpt_neox.layers)
         return list(self.model.transformer.h if hasattr(self.model, "transformer") else self.model.model.layers)
 
+    @property
+    def outputs(self) -> list[tuple[Any, Any]]:
+        """What each layer's attention and MLP add to the residual stream is the output of these modules."""
+        pairs = []
+        for block in self.blocks:
+            if hasattr(block, "pre_feedforward_layernorm"):  # Gemma: a norm comes between
+                pairs.append((block.post_attention_layernorm, block.post_feedforward_layernorm))
+            else:
+                attention = next(getattr(block, n) for n in ("self_attn", "attn", "attention") if hasattr(block, n))
+                pairs.append((attention, block.mlp))
+        return pairs
+
     def ids(self, prompt: str) -> list[int]:
         ids: list[int] = self.tokenizer(prompt).input_ids
         return ids

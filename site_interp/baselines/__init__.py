@@ -2,6 +2,7 @@
 
 from site_interp.baselines.floors import Echo, Majority
 from site_interp.baselines.function_vector import FunctionVector
+from site_interp.baselines.i2cl import I2CL, I2CLFitted
 from site_interp.baselines.icl import ICL
 from site_interp.baselines.knn import KNN, TRIGRAMS, Similarity
 from site_interp.baselines.lora import IA3, LoRA
@@ -18,6 +19,7 @@ from site_interp.baselines.zero_shot import ZeroShot
 
 __all__ = [
     "DEFAULT",
+    "I2CL",
     "IA3",
     "ICL",
     "KNN",
@@ -31,6 +33,7 @@ __all__ = [
     "Fitted",
     "FixedAnswers",
     "FunctionVector",
+    "I2CLFitted",
     "LoRA",
     "Majority",
     "ManyShotICL",

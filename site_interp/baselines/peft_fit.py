@@ -4,25 +4,22 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from site_interp.adapter_files import CONFIG_NAME, FORMAT_VERSION, WEIGHTS_NAME, read_files, write_files
+from site_interp.baselines.answers import Pair, answer_losses, pair_of, parts_of
+from site_interp.baselines.fitted_files import read_fitted, write_fitted
 from site_interp.errors import UserError
-from site_interp.model import Model, load_peft_parameters, pad_left, peft_modules, peft_parameters
+from site_interp.model import Model, load_peft_parameters, peft_modules, peft_parameters
 from site_interp.prefixes import check_loss
 from site_interp.prompts import Template
 from site_interp.provenance import Provenance, check_model, check_split
-from site_interp.tasks import Example, Labelled, Task, sub_seed
+from site_interp.tasks import Labelled, Task, sub_seed
 
-PACKAGES = ("site-interp", "torch", "peft", "transformer-lens", "transformers")
 WARM_UP = 0.06  # share of the steps in which the step size rises
-Pair = tuple[list[int], list[int]]  # ids of a prompt, and of its answer with what ends it
 
 
 @dataclass(frozen=True)
@@ -110,16 +107,8 @@ class PeftFitted:
         Raises:
             UserError: The folder cannot be written.
         """
-        config = {
-            **notes,
-            **self.origin.to_dict(),
-            "format_version": FORMAT_VERSION,
-            "method": self.name,
-            "peft": dict(self.settings),
-            "notes": dict(self.notes),
-            "versions": {package: version(package) for package in PACKAGES},
-        }
-        write_files(Path(folder), {name: value.float().contiguous() for name, value in self.values.items()}, config)
+        config = {**notes, "peft": dict(self.settings), "notes": dict(self.notes)}
+        write_fitted(folder, self.name, self.origin, self.values, config)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, model: Model | None = None) -> "PeftFitted":
@@ -132,19 +121,11 @@ class PeftFitted:
         Raises:
             UserError: Missing, damaged or mismatched files, or an adapter of another model.
         """
-        doing = f"Cannot load a fitted method from {folder}"
-        config, values = read_files(Path(folder), doing)
-        if not all(bool(value.isfinite().all()) for value in values.values()):
-            raise UserError(f"{doing}: {WEIGHTS_NAME} holds values that are not finite. Fit it again in float32.")
-        try:
-            read = cls(config["method"], Provenance.from_dict(config), config["peft"], values, config["notes"])
-        except UserError as error:
-            raise UserError(f"{doing}: {error}") from None
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{doing}: its {CONFIG_NAME} lacks or spoils a field ({error}). Save it again.") from None
-        if model is not None:
-            check_model(read.origin, model, f"{read.name} adapter")
-        return read
+        return read_fitted(
+            folder,
+            model,
+            lambda config, values, origin: cls(config["method"], origin, config["peft"], values, config["notes"]),
+        )
 
 
 def fit_peft(
@@ -172,17 +153,11 @@ def fit_peft(
     chosen = chooser.sample(range(labelled.n_train), min(training.n_examples, labelled.n_train))
     shuffled = list(range(labelled.n_valid))
     random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
-    train = [_pair(model, template, example) for example in labelled.train(chosen)]
-    valid = [_pair(model, template, example) for example in labelled.valid(shuffled[: training.n_valid])]
+    train = [pair_of(model, template, example) for example in labelled.train(chosen)]
+    valid = [pair_of(model, template, example) for example in labelled.valid(shuffled[: training.n_valid])]
     with peft_modules(model, name, settings, seed=seed) as changed, torch.enable_grad():
         values, notes = _train(changed, train, valid, training, chooser, memory)
     return PeftFitted(name, Provenance.of(model, labelled, template, seed), settings, values, notes)
-
-
-def _pair(model: Model, template: Template, example: Example) -> Pair:
-    prompt = template.zero_shot(example.input)
-    answer = template.answer(example.answer) + template.demonstration_end
-    return model.token_ids(prompt), model.answer_ids(prompt, answer)
 
 
 def _train(
@@ -204,8 +179,8 @@ def _train(
             n_tokens = sum(len(answer) for _, answer in pairs)
             optimizer.zero_grad()
             total = 0.0
-            for part in _parts(model, pairs, memory):
-                summed = _answer_losses(model, part).sum() / n_tokens
+            for part in parts_of(model, pairs, memory):
+                summed = answer_losses(model, part).sum() / n_tokens
                 summed.backward()
                 total += float(summed.detach())
             check_loss(model, total, "training loss")
@@ -222,32 +197,7 @@ def _train(
 @torch.no_grad()
 def _validate(model: Model, pairs: Sequence[Pair], memory: int) -> float:
     """Mean cross-entropy of an answer token over all of them, in nats."""
-    total = sum(float(_answer_losses(model, part).sum()) for part in _parts(model, pairs, memory))
+    total = sum(float(answer_losses(model, part).sum()) for part in parts_of(model, pairs, memory))
     mean = total / sum(len(answer) for _, answer in pairs)
     check_loss(model, mean, "validation loss")
     return mean
-
-
-def _parts(model: Model, pairs: Sequence[Pair], memory: int) -> list[list[Pair]]:
-    """Pairs of similar length that go through the model together within the budget."""
-    parts: list[list[Pair]] = []
-    longest = longest_answer = 0
-    for pair in sorted(pairs, key=lambda pair: sum(map(len, pair))):
-        longest, longest_answer = sum(map(len, pair)), max(longest_answer, len(pair[1]))
-        # Activations of every layer are kept for the backward pass, and attention scores of every pair of tokens.
-        wide = model.n_layers * (40 * model.d_model + 3 * model.n_heads * longest)
-        row_bytes = 4 * (longest * wide + 4 * (longest_answer + 1) * model.d_vocab)
-        if not parts or (len(parts[-1]) + 1) * row_bytes > memory:
-            parts.append([])
-        parts[-1].append(pair)
-    return parts
-
-
-def _answer_losses(model: Model, pairs: Sequence[Pair]) -> Float[Tensor, " token"]:
-    """Cross-entropy of every answer token of every pair, in nats."""
-    ids, mask = pad_left([[*prompt, *answer] for prompt, answer in pairs], model.device)
-    longest = max(len(answer) for _, answer in pairs)
-    logits, _ = model.forward(ids, mask, n_logits=longest + 1)
-    answers = [torch.tensor(answer, device=logits.device) for _, answer in pairs]
-    rows = [row[-1 - len(answer) : -1] for row, answer in zip(logits, answers, strict=True)]
-    return torch.nn.functional.cross_entropy(torch.cat(rows).float(), torch.cat(answers), reduction="none")

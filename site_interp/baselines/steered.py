@@ -2,21 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from site_interp.adapter_files import CONFIG_NAME, FORMAT_VERSION, WEIGHTS_NAME, read_files, write_files
+from site_interp.adapter_files import WEIGHTS_NAME
+from site_interp.baselines.fitted_files import read_fitted, write_fitted
 from site_interp.errors import UserError
 from site_interp.injection import Intervention, ResidualEdit
 from site_interp.model import Model
 from site_interp.prompts import Template
 from site_interp.provenance import Provenance, check_model, check_split
 from site_interp.tasks import Task
-
-PACKAGES = ("site-interp", "torch", "transformer-lens", "transformers")
 
 
 @dataclass(frozen=True)
@@ -88,17 +86,8 @@ class Steered:
             if isinstance(written, Intervention)
             else {"kind": "residual", "layer": written.layer, "replaces": written.replaces}
         )
-        config = {
-            **notes,
-            **self.origin.to_dict(),
-            "format_version": FORMAT_VERSION,
-            "method": self.name,
-            "written": how,
-            "n_parameters": self.n_parameters,
-            "notes": dict(self.notes),
-            "versions": {package: version(package) for package in PACKAGES},
-        }
-        write_files(Path(folder), {name: values.float().contiguous() for name, values in tensors.items()}, config)
+        config = {**notes, "written": how, "n_parameters": self.n_parameters, "notes": dict(self.notes)}
+        write_fitted(folder, self.name, self.origin, tensors, config)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, model: Model | None = None) -> "Steered":
@@ -111,22 +100,18 @@ class Steered:
         Raises:
             UserError: Missing, damaged or mismatched files, another kind of adapter, or one of another model.
         """
-        doing = f"Cannot load a fitted method from {folder}"
-        config, tensors = read_files(Path(folder), doing)
-        try:
-            read = cls(
+        read = read_fitted(
+            folder,
+            model,
+            lambda config, tensors, origin: cls(
                 name=config["method"],
-                origin=Provenance.from_dict(config),
+                origin=origin,
                 written=_written(config["written"], tensors),
                 n_parameters=config["n_parameters"],
                 notes=config["notes"],
-            )
-        except UserError as error:
-            raise UserError(f"{doing}: {error}") from None
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{doing}: its {CONFIG_NAME} lacks or spoils a field ({error}). Save it again.") from None
+            ),
+        )
         if model is not None:
-            check_model(read.origin, model, f"{read.name} adapter")
             read.written.writes(model)
         return read
 
@@ -134,8 +119,6 @@ class Steered:
 def _written(how: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Intervention | ResidualEdit:
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     n_axes = {name: len(shape) for name, shape in shapes.items()}
-    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-        raise UserError(f"{WEIGHTS_NAME} holds values that are not finite. Fit it again in float32.")
     if how["kind"] == "heads" and n_axes == {"target": 4, "alpha": 3}:
         return Intervention(tensors["target"], tensors["alpha"], adds=bool(how["adds"]))
     if how["kind"] == "residual" and n_axes == {"vector": 2}:

@@ -1,0 +1,45 @@
+"""Cross-entropy of whole answers after zero-shot prompts, for methods that change every position of a prompt."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from site_interp.model import Model, pad_left
+from site_interp.prompts import Template
+from site_interp.tasks import Example
+
+Pair = tuple[list[int], list[int]]  # ids of a prompt, and of its answer with what ends it
+
+
+def pair_of(model: Model, template: Template, example: Example) -> Pair:
+    """Ids of a zero-shot prompt and of its answer, with the text that ends a demonstration."""
+    prompt = template.zero_shot(example.input)
+    answer = template.answer(example.answer) + template.demonstration_end
+    return model.token_ids(prompt), model.answer_ids(prompt, answer)
+
+
+def parts_of(model: Model, pairs: Sequence[Pair], memory: int) -> list[list[Pair]]:
+    """Pairs of similar length that go through the model together within the budget."""
+    parts: list[list[Pair]] = []
+    longest = longest_answer = 0
+    for pair in sorted(pairs, key=lambda pair: sum(map(len, pair))):
+        longest, longest_answer = sum(map(len, pair)), max(longest_answer, len(pair[1]))
+        # Activations of every layer are kept for the backward pass, and attention scores of every pair of tokens.
+        wide = model.n_layers * (40 * model.d_model + 3 * model.n_heads * longest)
+        row_bytes = 4 * (longest * wide + 4 * (longest_answer + 1) * model.d_vocab)
+        if not parts or (len(parts[-1]) + 1) * row_bytes > memory:
+            parts.append([])
+        parts[-1].append(pair)
+    return parts
+
+
+def answer_losses(model: Model, pairs: Sequence[Pair]) -> Float[Tensor, " token"]:
+    """Cross-entropy of every answer token of every pair, in nats."""
+    ids, mask = pad_left([[*prompt, *answer] for prompt, answer in pairs], model.device)
+    longest = max(len(answer) for _, answer in pairs)
+    logits, _ = model.forward(ids, mask, n_logits=longest + 1)
+    answers = [torch.tensor(answer, device=logits.device) for _, answer in pairs]
+    rows = [row[-1 - len(answer) : -1] for row, answer in zip(logits, answers, strict=True)]
+    return torch.nn.functional.cross_entropy(torch.cat(rows).float(), torch.cat(answers), reduction="none")
