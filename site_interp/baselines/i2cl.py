@@ -51,9 +51,9 @@ class I2CL:
     n_examples: int = 10
     n_epochs: int = 100
     batch_size: int = 2
-    lr: float = 0.01
-    weight_decay: float = 1e-3
-    noise: float = 1e-3
+    lr: int | float = 0.01
+    weight_decay: int | float = 1e-3
+    noise: int | float = 1e-3
     init: tuple[float, float] = (0.1, 1.0)
     template: Template = QA
     memory: int = DEFAULT_MEMORY

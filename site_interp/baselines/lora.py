@@ -35,7 +35,7 @@ class LoRA:
     seeded: ClassVar[bool] = True
     rank: int = 8
     alpha: int = 16
-    lr: float = 1e-3
+    lr: int | float = 1e-3
     n_epochs: int = 2
     batch_size: int = 8
     n_examples: int = 300
@@ -90,7 +90,7 @@ class IA3:
     name: ClassVar[str] = "ia3"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
-    lr: float = 1e-2
+    lr: int | float = 1e-2
     n_epochs: int = 2
     batch_size: int = 8
     n_examples: int = 300

@@ -34,7 +34,7 @@ class Training:
         n_valid: At most so many validation examples.
     """
 
-    lr: float
+    lr: int | float
     n_epochs: int
     batch_size: int
     n_examples: int

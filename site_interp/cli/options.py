@@ -137,22 +137,14 @@ def read_fitting(
 def read_methods(
     names: Sequence[str], *, n_shots: int, n_prompts: int, fitting: "FitSettings", template: str, memory: int
 ) -> tuple["Method", ...]:
-    """Methods by name, with the settings that concern them."""
-    from site_interp.baselines import ICL, SITE, Echo, Majority, ZeroShot
+    """Methods by name, with the settings that concern them; further settings may stand behind a colon."""
+    from site_interp.baselines import known_methods, named_method
     from site_interp.prompts import load_template
 
-    text = load_template(template)
-    known: dict[str, Method] = {
-        "zero_shot": ZeroShot(text),
-        "icl": ICL(n_shots, text),
-        "site": SITE(n_prompts, n_shots, fitting, text, memory),
-        "echo": Echo(text),
-        "majority": Majority(text),
-    }
-    if unknown := [name for name in names if name not in known]:
-        hint = did_you_mean(unknown[0], known)
-        raise UserError(f"Cannot find the method {unknown[0]!r}: there are {', '.join(known)}.{hint}")
-    return tuple(known[name] for name in dict.fromkeys(names))
+    known = known_methods(
+        n_shots=n_shots, n_prompts=n_prompts, fitting=fitting, template=load_template(template), memory=memory
+    )
+    return tuple(dict.fromkeys(named_method(name, known) for name in names))
 
 
 def read_model(name: str, device: str, dtype: str | None, *, check: bool = True) -> "Model":

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from site_interp.model import Model
 
 
-METHOD_HELP = "zero_shot, icl, site, echo or majority; may be repeated. Echo and majority are always added."
+METHOD_HELP = (
+    "zero_shot, icl, many_shot_icl, site, function_vector, task_vector, mtv, i2cl, ltv, lora, ia3, knn, echo or "
+    "majority; may be repeated, with settings behind a colon: lora:lr=0.003,rank=4. Echo and majority are always added."
+)
 
 
 def run_verb(

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from site_interp.baselines import ICL, SITE, Echo, Majority, Method
+from site_interp.baselines import I2CL, IA3, ICL, LTV, MTV, SITE, FunctionVector, LoRA, ManyShotICL, Method, TaskVector
 from site_interp.errors import UserError
 from site_interp.evaluation import MAX_ROWS, check_seeds
 from site_interp.model import Model
 from site_interp.prefixes import FORWARD_START
 from site_interp.prompts import QA
 from site_interp.records import unit_hash
+from site_interp.selection import FitSettings
 from site_interp.tasks import Task
 
 # One token of n rows, in tokens of a long prompt: starting (reading the weights), then so much for each row. Starting a
@@ -22,6 +23,7 @@ STEP_START, STEP_ROW = 94.0, 3.3
 # Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little.
 FITTED_TOGETHER = 10
 USUAL_ANSWER = 12  # tokens a row is decoded for, early stops included
+WITHOUT_MODEL = ("echo", "majority", "knn")  # methods that answer without the model
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def token_cost(model: Model, unit: Unit) -> float:
 def unit_cost(model: Model, unit: Unit) -> Cost:
     """The work of a unit, part by part."""
     method, task = unit.method, unit.task
-    if isinstance(method, Echo | Majority):
+    if method.name in WITHOUT_MODEL:
         return Cost(0.0, 0.0, 1.0)
     template = getattr(method, "template", QA)
     short = _mean_tokens(model, [template.zero_shot(example.input) for example in task.test[:20]])
@@ -130,14 +132,38 @@ def unit_cost(model: Model, unit: Unit) -> Cost:
     )
     n_test = len(task.test_examples(unit.n_test))
     answers = (USUAL_ANSWER + 1) * row_cost(n_test, -(-n_test // MAX_ROWS))
-    if not isinstance(method, SITE):
-        return Cost(0.0, 0.0, n_test * (long if isinstance(method, ICL) else short) + answers)
-    fitting = method.fitting
-    n_valid = min(fitting.n_valid, len(task.valid))
-    prompts = (min(fitting.n_steps * fitting.batch_size, len(task.train)) + n_valid) * short
-    steps = fitting.n_steps * (STEP_START / unit.together + STEP_ROW * fitting.batch_size)
-    validations = -(-fitting.n_steps // fitting.validate_every) * row_cost(n_valid, 1 / unit.together)
-    return Cost(method.n_prompts * long, prompts + steps + validations, n_test * short + answers)
+    if isinstance(method, ICL):
+        return Cost(0.0, 0.0, n_test * long + answers)
+    if isinstance(method, ManyShotICL):
+        return Cost(0.0, 0.0, -(-n_test // MAX_ROWS) * method.max_tokens + n_test * short + 2 * answers)
+    embedding = getattr(method, "n_prompts", 0) * long
+    return Cost(embedding, _fitting_cost(model, unit, short, long), n_test * short + answers)
+
+
+def _fitting_cost(model: Model, unit: Unit, short: float, long: float) -> float:
+    """What a fit takes beside its embedding; `short` and `long` are tokens of a prompt without and with shots."""
+    method, n_train, n_valid = unit.method, len(unit.task.train), min(100, len(unit.task.valid))
+    a_round = row_cost(n_valid, -(-n_valid // MAX_ROWS))  # one token of every validation prompt
+    if isinstance(method, SITE | LTV):
+        fitting = method.fitting if isinstance(method, SITE) else FitSettings(n_steps=method.n_steps)
+        together = unit.together if isinstance(method, SITE) else 1
+        n_valid = min(fitting.n_valid, len(unit.task.valid))
+        prompts = (min(fitting.n_steps * fitting.batch_size, n_train) + n_valid) * short
+        steps = fitting.n_steps * (STEP_START / together + STEP_ROW * fitting.batch_size)
+        return prompts + steps + -(-fitting.n_steps // fitting.validate_every) * row_cost(n_valid, 1 / together)
+    if isinstance(method, MTV):
+        steps = method.n_steps * row_cost(method.n_samples, 1) + (method.n_steps // method.validate_every) * a_round
+        return (min(method.n_steps, n_train) + n_valid) * short + steps
+    if isinstance(method, FunctionVector | TaskVector):
+        queries = min(method.n_queries, n_valid) if isinstance(method, FunctionVector) else 0
+        sweep = queries * (long + model.n_layers * model.n_heads / 2)  # a branch runs half of the layers on average
+        return n_valid * short + sweep + model.n_layers * a_round
+    if isinstance(method, LoRA | IA3 | I2CL):
+        n_examples = min(method.n_examples, n_train)
+        n_steps = method.n_epochs * -(-n_examples // method.batch_size)
+        n_tokens = method.n_epochs * n_examples * (short + USUAL_ANSWER / 4)
+        return 3 * (n_tokens + FORWARD_START * n_steps)  # backward is twice the forward
+    return 0.0
 
 
 def row_cost(n_rows: int | float, n_forwards: int | float) -> float:

@@ -17,7 +17,7 @@ from site_interp.comparison import bootstrap_mean
 from site_interp.errors import NotFiniteError, UserError
 from site_interp.evaluation import Evaluation, evaluate_fitted
 from site_interp.experiments.fit_units import Progress, attempt, check_place, fit_together, log_error
-from site_interp.experiments.plan import FITTED_TOGETHER, Unit, token_cost, unit_cost
+from site_interp.experiments.plan import FITTED_TOGETHER, WITHOUT_MODEL, Unit, token_cost, unit_cost
 from site_interp.files import safe_name
 from site_interp.metrics import METRICS, Metric
 from site_interp.model import Model
@@ -113,7 +113,7 @@ def _evaluate(
 
 def metrics_of(unit: Unit) -> tuple[Metric, ...]:
     """The metrics a unit writes when all goes well: answers given without the model have no log-probability."""
-    without_model = unit.method.name in ("echo", "majority")
+    without_model = unit.method.name in WITHOUT_MODEL
     return tuple(metric for metric in METRICS if not (without_model and metric == "answer_log_prob"))
 
 
@@ -129,9 +129,13 @@ def _fitted(
         if not batched:
             for unit in members:
                 progress.say(unit.label)
-                start = time.perf_counter()
+                start, cost = time.perf_counter(), unit_cost(model, unit)
                 made = attempt(unit.method.fit, model, Labelled(unit.task), unit.seed)
-                yield unit, made, time.perf_counter() - start
+                seconds = time.perf_counter() - start
+                if isinstance(made, Fitted):
+                    made.save(fitted_folder(out, unit))
+                progress.advance(cost.embedding + cost.fitting)
+                yield unit, made, seconds
             continue
         for method, same in groupby(members, key=lambda unit: unit.method):
             assert isinstance(method, SITE)
@@ -145,6 +149,11 @@ def adapter_folder(out: Path, unit: Unit) -> Path:
     """Where a run keeps the adapter of a unit."""
     variant = f"__{safe_name(unit.method.variant())}" if unit.method.variant() else ""
     return out / "adapters" / f"{safe_name(unit.task.name)}{variant}__seed-{unit.seed}"
+
+
+def fitted_folder(out: Path, unit: Unit) -> Path:
+    """Where a run keeps what another method than SITE has fitted, if that is anything."""
+    return out / "adapters" / f"{unit.method.name}__{adapter_folder(out, unit).name}"
 
 
 def _keep(
