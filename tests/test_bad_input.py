@@ -499,14 +499,14 @@ def test_signs_of_markup_in_names_and_texts_are_printed_as_they_are(run: Run, tm
 
 
 def test_activations_that_are_not_finite_name_the_prompt(llama: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = embedding.head_outputs
+    real = embedding.last_values
 
-    def spoilt(prefixes: Any) -> torch.Tensor:
-        z = real(prefixes)
+    def spoilt(prefixes: Any, points: Any) -> torch.Tensor:
+        z = real(prefixes, points)
         z[prefixes.rows == 2, 1, 0, 3] = float("nan")
         return z
 
-    monkeypatch.setattr(embedding, "head_outputs", spoilt)
+    monkeypatch.setattr(embedding, "last_values", spoilt)
     prompts = [f"Q: {' '.join(WORDS[place : place + 20])}\nA:" for place in range(4)]
     said = re.escape(f"head outputs of prompt 2, {prompts[2][:40]!r}: they are not finite in float32")
     with pytest.raises(NotFiniteError, match=said):

@@ -9,6 +9,7 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 LONGEST_CELL = 8  # lines
+LARGEST = 1_000_000  # bytes
 
 
 @pytest.mark.slow
@@ -38,3 +39,17 @@ def test_a_notebook_uses_public_names_in_short_cells_and_defines_nothing(path):
 
 def test_there_is_a_quickstart():
     assert NOTEBOOKS[0].stem == "1_quickstart"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_committed_with_its_outputs_and_every_figure_as_a_picture(path):
+    """Run as a whole, in order; `make notebook-outputs` does it."""
+    assert path.stat().st_size < LARGEST
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        shown = [output.get("data", {}) for output in cell.outputs]
+        assert not any(output.output_type == "error" for output in cell.outputs)
+        assert not any("plotly" in kind or "javascript" in kind for one in shown for kind in one)
+        draws = cell.source.splitlines()[-1].startswith("si.plots.")
+        assert [len(one["image/png"]) > 10_000 for one in shown if "image/png" in one] == [True] * draws
