@@ -552,7 +552,7 @@ def test_logits_that_are_lost_while_decoding_are_an_error(llama: Model, monkeypa
 def test_a_unit_whose_numbers_are_lost_is_failed_and_not_inapplicable(
     llama: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "head_outputs", lambda prefixes: torch.full((len(prefixes), 3, 4, 8), float("nan")))
+    monkeypatch.setattr(embedding, "last_values", lambda part, _: torch.full((len(part), 3, 4, 8), float("nan")))
     units = plan_units(llama, [word_task()], [ZeroShot(), quick_site()], (0,), 2)
     outcome = run_units(llama, units, tmp_path)
     assert (outcome.done, outcome.failed, outcome.inapplicable) == (1, 1, 0)
