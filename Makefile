@@ -6,6 +6,9 @@ DEMO_TASKS := antonym capitalize country-capital next_item present-past
 WHY_TASKS := capitalize capitalize_first_letter antonym synonym present-past singular-plural country-capital \
 	country-currency english-french english-german choose_first_of_3 animal_v_object_3
 WHY := $(addprefix --task ,$(WHY_TASKS)) --seeds 0-2 --out runs/why
+# What is kept in figures/; the run folder has more: effects of single heads, further measures, log-probabilities, fits.
+FIGURES := accuracy_* alpha_* patching_sufficiency_first_token patching_necessity_first_token patching_icl_ablation_mean_first_token \
+	transfer_* overlap_jaccard overlap_weighted_jaccard overlap_embeddings head_catalogue stability
 DEMO ?= run $(addprefix --task ,$(DEMO_TASKS)) --n-test 50 --out runs/demo
 
 .PHONY: install demo test test-fast lint types notebooks notebook-outputs figures bench
@@ -50,8 +53,9 @@ figures: install
 	@for verb in run patch transfer overlap; do .venv/bin/site-interp $$verb $(WHY) || exit 1; done
 	@ls runs/why/figures/*.png >/dev/null 2>&1 \
 		|| { echo "No PNG was drawn: install chromium and run make figures again." >&2; exit 1; }
+	rm -f figures/*.png figures/*.json
 	mkdir -p figures
-	cp runs/why/figures/*.png runs/why/figures/*.json figures/
+	cp $(foreach kind,$(FIGURES),runs/why/figures/$(kind).png runs/why/figures/$(kind).json) figures/
 
 bench: install
 	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); \

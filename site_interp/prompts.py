@@ -170,13 +170,14 @@ def draw_icl_prompts(
         shuffle_labels: Give the demonstrations each other's answers: the same ones are shown, in another order.
 
     Raises:
-        UserError: Fewer than `n_shots` + 1 training examples.
+        UserError: Fewer training examples than `n_shots`, and one more where queries stand among them.
     """
-    _check_shots(labelled, n_shots, "a prompt")
+    own = {labelled.train_input(index) for index in range(labelled.n_train)}
+    _check_shots(labelled, n_shots, "a prompt", spare=not own.isdisjoint(inputs))
     prompts = []
     for text in inputs:
         chooser = random.Random(sub_seed(seed, f"demonstrations for {text}", labelled.task))
-        drawn = chooser.sample(range(labelled.n_train), n_shots + 1)
+        drawn = chooser.sample(range(labelled.n_train), min(n_shots + 1, labelled.n_train))
         shown = [index for index in drawn if labelled.train_input(index) != text][:n_shots]
         demonstrations = labelled.train(shown)
         if shuffle_labels:
@@ -187,11 +188,14 @@ def draw_icl_prompts(
     return tuple(prompts)
 
 
-def _check_shots(labelled: Labelled, n_shots: int, what: str) -> None:
+def _check_shots(labelled: Labelled, n_shots: int, what: str, *, spare: bool = True) -> None:
+    """Refuse more demonstrations than there are, one spared for the query where that is a training example."""
     if n_shots < 0:
         raise UserError(f"Cannot draw {what} with {n_shots} demonstrations: give n_shots of 0 or more.")
-    if labelled.n_train < n_shots + 1:
+    if labelled.n_train < n_shots + spare:
+        query = f" ({n_shots} shots + 1 query)" if spare else ""
+        needed = f"{n_shots + spare} distinct training examples{query}"
         raise UserError(
-            f"Cannot draw {what} of {n_shots} shots from task '{labelled.task}': it needs {n_shots + 1} distinct "
-            f"training examples ({n_shots} shots + 1 query), found {labelled.n_train}. Lower n_shots."
+            f"Cannot draw {what} of {n_shots} shots from task '{labelled.task}': it needs {needed}, found "
+            f"{labelled.n_train}. Lower n_shots."
         )

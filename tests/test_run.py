@@ -1,6 +1,7 @@
 """A run records every unit completely and once, whatever fails, and goes on where it was killed."""
 
 import json
+import re
 import signal
 import statistics
 import subprocess
@@ -237,7 +238,7 @@ def test_the_hash_of_a_unit_changes_with_the_revision_of_the_method(
 
 
 def test_a_task_with_too_few_examples_is_inapplicable_and_the_others_finish(llama: Model, tmp_path: Path) -> None:
-    small = word_task("file/small", n_train=2, n_test=5)
+    small = word_task("file/small", n_train=1, n_test=5)
     units = plan(llama, (TASKS[0], small), seeds=(0,))
     outcome = run_units(llama, units, tmp_path)
     assert (outcome.done, outcome.inapplicable, outcome.failed) == (8, 2, 0)
@@ -246,7 +247,7 @@ def test_a_task_with_too_few_examples_is_inapplicable_and_the_others_finish(llam
     assert set(records) == {("file/small", "icl"), ("file/small", "site")}
     for record in records.values():
         assert (record.status, record.metric, record.scores) == ("inapplicable", None, None)
-        assert "needs 3 distinct training examples" in record.reason
+        assert re.search("needs [23] distinct training examples", record.reason)
     assert {r.method for r in read_results(tmp_path) if r.task == "file/one"} == {m.name for m in METHODS}
     assert not (tmp_path / "errors.log").exists()
     again = run_units(llama, units, tmp_path)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import FixedAnswers, variant_of
+from site_interp.baselines.method import FixedAnswers, Needs, variant_of
 from site_interp.model import Model
 from site_interp.prompts import QA, Template
 from site_interp.tasks import Labelled
@@ -22,6 +22,7 @@ class Echo:
     name: ClassVar[str] = "echo"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = False
+    needs: ClassVar[Needs] = "nothing"
     template: Template = QA
 
     def settings(self) -> Mapping[str, Any]:
@@ -48,6 +49,7 @@ class Majority:
     name: ClassVar[str] = "majority"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = False
+    needs: ClassVar[Needs] = "train"
     template: Template = QA
 
     def settings(self) -> Mapping[str, Any]:

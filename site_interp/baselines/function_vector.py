@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from site_interp.baselines.layers import choose_edit
-from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
 from site_interp.embedding import TaskEmbedding, embed_task
 from site_interp.injection import ResidualEdit
@@ -45,6 +45,7 @@ class FunctionVector:
     name: ClassVar[str] = "function_vector"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "valid"
     n_prompts: int = 100
     n_shots: int = 10
     n_queries: int = 25

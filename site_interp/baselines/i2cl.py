@@ -14,7 +14,7 @@ from torch import Tensor
 
 from site_interp.baselines.answers import answer_losses, pair_of, parts_of
 from site_interp.baselines.fitted_files import read_fitted, write_fitted
-from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.embedding import read_prompts
 from site_interp.errors import UserError
 from site_interp.model import Hook, Model
@@ -48,6 +48,7 @@ class I2CL:
     name: ClassVar[str] = "i2cl"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "train"
     n_examples: int = 10
     n_epochs: int = 100
     batch_size: int = 2

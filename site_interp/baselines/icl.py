@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import variant_of
+from site_interp.baselines.method import Needs, variant_of
 from site_interp.errors import UserError
 from site_interp.model import Model
 from site_interp.prompts import QA, Template, draw_icl_prompts
@@ -24,6 +24,7 @@ class ICL:
     name: ClassVar[str] = "icl"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "train"
     n_shots: int = 10
     template: Template = QA
 

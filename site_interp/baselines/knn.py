@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import FixedAnswers, check_counts, variant_of
+from site_interp.baselines.method import FixedAnswers, Needs, check_counts, variant_of
 from site_interp.errors import UserError
 from site_interp.model import Model
 from site_interp.prompts import QA, Template
@@ -64,6 +64,7 @@ class KNN:
     name: ClassVar[str] = "knn"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = False
+    needs: ClassVar[Needs] = "train"
     k: int = 5
     similarity: Similarity = TRIGRAMS
     template: Template = QA

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.peft_fit import PeftFitted, Training, fit_peft
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
@@ -33,6 +33,7 @@ class LoRA:
     name: ClassVar[str] = "lora"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "valid"
     rank: int = 8
     alpha: int = 16
     lr: int | float = 1e-3
@@ -90,6 +91,7 @@ class IA3:
     name: ClassVar[str] = "ia3"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "valid"
     lr: int | float = 1e-2
     n_epochs: int = 2
     batch_size: int = 8

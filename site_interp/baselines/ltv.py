@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
 from site_interp.embedding import embed_task
 from site_interp.fit_plan import FitRun
@@ -39,6 +39,7 @@ class LTV:
     name: ClassVar[str] = "ltv"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "valid"
     n_prompts: int = 50
     n_shots: int = 10
     n_steps: int = 400

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.errors import UserError
 from site_interp.model import Model
 from site_interp.prompts import QA, Template
@@ -25,6 +25,7 @@ class ManyShotICL:
     name: ClassVar[str] = "many_shot_icl"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "train"
     max_tokens: int = 1024
     template: Template = QA
 

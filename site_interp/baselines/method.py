@@ -4,13 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from site_interp.errors import UserError
 from site_interp.injection import Edit
 from site_interp.model import Model
 from site_interp.prompts import Template
 from site_interp.tasks import Labelled, Task
+
+Needs = Literal["nothing", "train", "valid"]
+"""Labels a method looks at: none, training examples, or validation examples as well."""
 
 
 @runtime_checkable
@@ -86,6 +89,8 @@ class Method(Protocol):
     """Raised by hand when a change of the code changes its numbers, so that old results are not reused."""
     seeded: ClassVar[bool]
     """Whether the seed changes anything; without, it runs once, as seed 0."""
+    needs: ClassVar[Needs]
+    """Which labels it looks at."""
 
     def settings(self) -> Mapping[str, Any]:
         """Every setting that changes its numbers, as JSON values."""

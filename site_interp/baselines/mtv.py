@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
 from site_interp.embedding import embed_task
 from site_interp.errors import UserError
@@ -51,6 +51,7 @@ class MTV:
     name: ClassVar[str] = "mtv"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "valid"
     n_prompts: int = 100
     n_shots: int = 4
     n_steps: int = 600

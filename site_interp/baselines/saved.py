@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from site_interp.adapter import Adapter
+from site_interp.baselines.method import Needs
 from site_interp.baselines.site import SITE
 from site_interp.model import Model
 from site_interp.tasks import Labelled
@@ -22,6 +23,7 @@ class SavedSITE:
     name: ClassVar[str] = SITE.name
     revision: ClassVar[int] = SITE.revision
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "nothing"
     adapter: Adapter
 
     def settings(self) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from site_interp.adapter import Adapter
-from site_interp.baselines.method import variant_of
+from site_interp.baselines.method import Needs, variant_of
 from site_interp.embedding import TaskEmbedding, embed_task
 from site_interp.fit_plan import FitRun
 from site_interp.fitting import fit_selections
@@ -36,6 +36,7 @@ class SITE:
     name: ClassVar[str] = "site"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "valid"
     n_prompts: int = 50
     n_shots: int = 10
     fitting: FitSettings = DEFAULT

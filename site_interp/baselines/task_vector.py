@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from site_interp.baselines.layers import choose_edit
-from site_interp.baselines.method import check_counts, settings_of, variant_of
+from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
 from site_interp.embedding import read_prompts
 from site_interp.injection import ResidualEdit
@@ -35,6 +35,7 @@ class TaskVector:
     name: ClassVar[str] = "task_vector"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
+    needs: ClassVar[Needs] = "valid"
     n_prompts: int = 1
     n_shots: int = 10
     n_valid: int = 100

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import variant_of
+from site_interp.baselines.method import Needs, variant_of
 from site_interp.model import Model
 from site_interp.prompts import QA, Template
 from site_interp.tasks import Labelled, Task
@@ -22,6 +22,7 @@ class ZeroShot:
     name: ClassVar[str] = "zero_shot"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = False
+    needs: ClassVar[Needs] = "nothing"
     template: Template = QA
 
     def settings(self) -> Mapping[str, Any]:

@@ -78,6 +78,21 @@ def read_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
+def read_budgets(text: str | None) -> tuple[int | None, ...]:
+    """Budgets of labels from words such as `10,50,200`; none is all there are.
+
+    Example:
+        >>> read_budgets("10,50"), read_budgets(None)
+        ((10, 50), (None,))
+    """
+    if text is None:
+        return (None,)
+    parts = [part for part in re.split(r"[,\s]+", text.strip()) if part]
+    if not parts or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts) or len(set(parts)) < len(parts):
+        raise UserError(f"Cannot read the labels {text!r}: write numbers such as 10,50,200, each once.")
+    return tuple(map(int, parts))
+
+
 def read_memory(text: str) -> int:
     """Bytes from words such as `4G` or `800M`.
 

@@ -23,6 +23,9 @@ METHOD_HELP = (
 )
 
 
+LABELS_HELP = "Labelled examples a method may use, validation included, such as 10,50,200; by default all."
+
+
 def run_verb(
     task: options.Tasks = None,
     suite: options.Suite = None,
@@ -31,6 +34,7 @@ def run_verb(
     model: options.ModelName = "smollm2-135m",
     seeds: options.Seeds = "0",
     n_test: options.NTest = 100,
+    labels: Annotated[str | None, typer.Option("--labels", help=LABELS_HELP)] = None,
     n_shots: options.NShots = 10,
     n_prompts: options.NPrompts = 50,
     steps: options.Steps = None,
@@ -92,7 +96,7 @@ def run_verb(
     from site_interp.files import check_writable, json_line
     from site_interp.records import unit_hash
 
-    units = plan_units(loaded, tasks, [*floors, *methods], numbers, n_test)
+    units = plan_units(loaded, tasks, [*floors, *methods], numbers, n_test, options.read_budgets(labels))
     folder = out or Path("runs") / unit_hash(units=[unit.hash for unit in units])
     if not plan:
         check_writable(folder / "figures")
@@ -131,7 +135,7 @@ def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[A
     open_units = [unit for unit in units if not finished(unit.hash, metrics_of(unit))]
     costs = {unit.hash: token_cost(model, unit) for unit in units}
     seconds = sum(costs[unit.hash] for unit in open_units) * seconds_per_token(model)
-    n_methods = len({(unit.method.name, unit.method.variant()) for unit in units})
+    n_methods = len({(unit.method.name, unit.variant) for unit in units})
     n_tasks = len({unit.task.name for unit in units})
     done = len(units) - len(open_units)
     print(

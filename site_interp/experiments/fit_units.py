@@ -10,13 +10,13 @@ from typing import Any, ParamSpec, TypeVar
 from site_interp.adapter import Adapter
 from site_interp.adapter_files import check_own
 from site_interp.baselines import SITE
+from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.experiments.plan import Unit, unit_cost
 from site_interp.files import writing
 from site_interp.fit_plan import FitRun
 from site_interp.model import Model
 from site_interp.prompts import Template
-from site_interp.tasks import Labelled
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,12 +72,15 @@ def fit_together(
             yield unit, *kept
             continue
         progress.say(f"{unit.label}: embedding")
-        labelled, start = Labelled(unit.task), time.perf_counter()
+        labelled, start = attempt(unit.labelled), time.perf_counter()
         each = progress.steps(cost.embedding / method.n_prompts)
-        embedding = attempt(method.embed, model, labelled, unit.seed, each)
-        if isinstance(embedding, Exception):
+        if isinstance(labelled, Exception):
+            embedding: TaskEmbedding | Exception = labelled
+        else:
+            embedding = attempt(method.embed, model, labelled, unit.seed, each)
+        if isinstance(labelled, Exception) or isinstance(embedding, Exception):
             progress.advance(cost.embedding + cost.fitting)
-            yield unit, embedding, time.perf_counter() - start
+            yield unit, embedding, time.perf_counter() - start  # type: ignore[misc]
             continue
         waiting.append((unit, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
     if not waiting:

@@ -14,7 +14,7 @@ from site_interp.prefixes import FORWARD_START
 from site_interp.prompts import QA
 from site_interp.records import unit_hash
 from site_interp.selection import FitSettings
-from site_interp.tasks import Task
+from site_interp.tasks import HELD_OUT, Labelled, Task
 
 # One token of n rows, in tokens of a long prompt: starting (reading the weights), then so much for each row. Starting a
 # forward is FORWARD_START. Measured by benchmarks/costs.py.
@@ -39,6 +39,7 @@ class Unit:
         fingerprint: The model's fingerprint id.
         dtype: The model's precision.
         together: How many units like it are fitted in one batch, for the estimate of its cost.
+        n_labels: Budget of labelled examples, validation included; None for all there are.
     """
 
     task: Task
@@ -49,6 +50,21 @@ class Unit:
     fingerprint: str
     dtype: str
     together: int = 1
+    n_labels: int | None = None
+
+    def labelled(self) -> Labelled:
+        """What the method sees of the task.
+
+        Raises:
+            UserError: The task has fewer labelled examples than the budget.
+        """
+        return Labelled(self.task, self.n_labels, seed=self.seed, holds_out=self.method.needs == "valid")
+
+    @property
+    def variant(self) -> str:
+        """The method's settings that are not the default, and the budget of labels."""
+        budget = [] if self.n_labels is None else [f"labels={self.n_labels}"]
+        return ",".join(sorted(filter(None, [*budget, *self.method.variant().split(",")])))
 
     @property
     def hash(self) -> str:
@@ -63,6 +79,7 @@ class Unit:
             settings=dict(self.method.settings()),
             seed=self.seed,
             n_test=len(self.task.test_examples(self.n_test)),
+            **({} if self.n_labels is None else {"n_labels": self.n_labels}),
         )
 
     @property
@@ -73,26 +90,51 @@ class Unit:
     @property
     def label(self) -> str:
         """The unit in words, for progress lines."""
-        variant = f"({self.method.variant()})" if self.method.variant() else ""
+        variant = f"({self.variant})" if self.variant else ""
         return f"{self.task.name} {self.method.name}{variant} seed {self.seed}"
 
 
 def plan_units(
-    model: Model, tasks: Sequence[Task], methods: Sequence[Method], seeds: Sequence[int], n_test: int | None
+    model: Model,
+    tasks: Sequence[Task],
+    methods: Sequence[Method],
+    seeds: Sequence[int],
+    n_test: int | None,
+    budgets: Sequence[int | None] = (None,),
 ) -> list[Unit]:
     """Every unit of a run; a method that takes no seed runs once, as seed 0.
+
+    Within a budget of labels a method that looks at any runs with every seed, which decides which ones these are, and
+    with no more demonstrations than the budget leaves.
 
     Raises:
         UserError: No seeds, or seeds that are negative or stand twice.
     """
     check_seeds(seeds)
     together = min(FITTED_TOGETHER, len(tasks) * len(seeds))
-    return [
-        Unit(task, method, seed, n_test, model.name, model.fingerprint.id, model.dtype_name, together)
-        for method in methods
-        for task in tasks
-        for seed in (seeds if method.seeded else (0,))
-    ]
+    units = {}
+    for budget in budgets:
+        for method in methods:
+            n_labels = None if method.needs == "nothing" else budget
+            seeded = method.seeded or n_labels is not None
+            for task in tasks:
+                for seed in seeds if seeded else (0,):
+                    names = (model.name, model.fingerprint.id, model.dtype_name)
+                    own = method if n_labels is None else within_budget(method, n_labels)
+                    unit = Unit(task, own, seed, n_test, *names, together, n_labels)
+                    units[unit.hash] = unit  # what looks at no label stands once
+    return list(units.values())
+
+
+def within_budget(method: Method, n_labels: int) -> Method:
+    """The method with at most as many demonstrations as a budget of labels leaves it.
+
+    A prompt of a task embedding has one training example more, as its query.
+    """
+    n_train = n_labels - (len(range(1, n_labels, HELD_OUT)) if method.needs == "valid" else 0)
+    most = {"n_shots": n_train - (method.needs == "valid"), "n_examples": n_train}
+    fewer = {name: max(1, n) for name, n in most.items() if getattr(method, name, 0) > n}
+    return replace(method, **fewer) if fewer else method  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

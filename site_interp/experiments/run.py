@@ -24,7 +24,6 @@ from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.records import Record
 from site_interp.store import ResultsFile, open_results, save_predictions
-from site_interp.tasks import Labelled
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def _fitted(
             for unit in members:
                 progress.say(unit.label)
                 start, cost = time.perf_counter(), unit_cost(model, unit)
-                made = attempt(unit.method.fit, model, Labelled(unit.task), unit.seed)
+                made = attempt(_fit, model, unit)
                 seconds = time.perf_counter() - start
                 if isinstance(made, Fitted):
                     made.save(fitted_folder(out, unit))
@@ -145,9 +144,13 @@ def _fitted(
                 yield from fit_together(model, method, part, progress, place=partial(adapter_folder, out))
 
 
+def _fit(model: Model, unit: Unit) -> Fitted | FixedAnswers:
+    return unit.method.fit(model, unit.labelled(), unit.seed)
+
+
 def adapter_folder(out: Path, unit: Unit) -> Path:
     """Where a run keeps the adapter of a unit."""
-    variant = f"__{safe_name(unit.method.variant())}" if unit.method.variant() else ""
+    variant = f"__{safe_name(unit.variant)}" if unit.variant else ""
     return out / "adapters" / f"{safe_name(unit.task.name)}{variant}__seed-{unit.seed}"
 
 
@@ -178,7 +181,7 @@ def _keep(
             out,
             task=unit.task.name,
             method=unit.method.name,
-            variant=unit.method.variant(),
+            variant=unit.variant,
             seed=unit.seed,
             rows=[
                 {"input": example.input, "answers": example.answers, "output": text}
@@ -223,7 +226,7 @@ def _record(unit: Unit, **fields: object) -> Record:
         task=unit.task.name,
         split_hash=unit.task.split_hash,
         method=unit.method.name,
-        variant=unit.method.variant(),
+        variant=unit.variant,
         seed=unit.seed,
         unit_hash=unit.hash,
         version=version("site-interp"),

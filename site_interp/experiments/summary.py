@@ -85,7 +85,7 @@ def summarise(units: Sequence[Unit], records: Sequence[Record]) -> Summary:
     order = {unit_hash: place for place, unit_hash in enumerate(wanted)}
     ours = sorted((r for r in records if r.unit_hash in wanted), key=lambda record: order[record.unit_hash])
     tasks = tuple(dict.fromkeys(unit.task.name for unit in units))
-    methods = tuple(dict.fromkeys(label_of(unit.method.name, unit.method.variant()) for unit in units))
+    methods = tuple(dict.fromkeys(label_of(unit.method.name, unit.variant) for unit in units))
     scores: dict[tuple[str, Metric], Scores] = {}
     missing = {}
     for record in ours:
@@ -95,7 +95,8 @@ def summarise(units: Sequence[Unit], records: Sequence[Record]) -> Summary:
         else:
             scores.setdefault((label, record.metric), {}).setdefault(record.task, {})[record.seed] = record.scores
     cells = tuple(cell for key, by_task in scores.items() for cell in _cells(*key, by_task, tasks))
-    unseeded = {label_of(unit.method.name, unit.method.variant()) for unit in units if not unit.method.seeded}
+    once = [unit for unit in units if not unit.method.seeded and unit.n_labels is None]
+    unseeded = {label_of(unit.method.name, unit.variant) for unit in once}
     pairs = combinations([method for method in methods if method not in FLOORS], 2)
     differences = tuple(
         difference

@@ -207,7 +207,8 @@ def make_figures(transfer: Transfer, model: str, correlation: Correlation) -> Fi
     figures["transfer_relative"] = (
         task_matrix(
             share, names + list(beside), names, **words, label="share of the target's own", high=1,
-            title=f"{model}: alpha of the source, as a share of the target's own",
+            title=f"{model}: alpha of the source, as a share of the target's own"
+            + (" (grey: its own is at most 0.1)" if np.isnan(share).any() else ""),
         ),
         {**numbers, "kind": "soft, share of the diagonal", "rows": names + list(beside), "values": share.tolist()},
     )  # fmt: skip
