@@ -124,7 +124,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "wrong columns": (f"run --task columns.csv {QUICK}", "no column 'input'; its columns are 'from', 'to'"),
     "a column that is not there": ("tasks show words.jsonl --input-column frm", "no column 'frm'"),
     "too few examples": ("fit --task few.jsonl --n-shots 30 --out new --model TINY", "needs 31 distinct training"),
-    "more shots than examples": ("tasks show-prompt words.jsonl --n-shots 99", "needs 100 distinct training"),
+    "more shots than examples": ("tasks show-prompt words.jsonl --n-shots 99", "needs 99 distinct training"),
     "prompts longer than the context": (f"fit --task long.jsonl --out new {QUICK}", "longer than the context of"),
     # template files
     "a template without a stop": ("run --task antonym --template template.json", "stop text is empty"),

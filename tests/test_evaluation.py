@@ -122,7 +122,7 @@ def test_a_tie_is_no_hit_and_one_more_is(llama: Model, monkeypatch: pytest.Monke
     logits = torch.zeros(3, 1, 64)
     logits[0, 0, [10, 20]] = 5.0
     logits[1, 0, 10] = 5.0
-    monkeypatch.setattr(scoring, "_answer_logits", lambda *_: logits)
+    monkeypatch.setattr(scoring, "answer_logits", lambda *_: logits)
     hits = [hit for hit, _ in score_answers(prefixes, [[[10]], [[10]], [[10]]], None)]
     assert hits == [0.0, 1.0, 0.0]
 
@@ -134,7 +134,7 @@ def test_logits_that_are_no_numbers_are_an_error_that_names_the_prompt(
     (prefixes,) = encode_prompts(llama, ["Q: aa\nA:", "Q: bb\nA:"])
     logits = torch.zeros(2, 1, 64)
     logits[1, 0, 10] = float(value)
-    monkeypatch.setattr(scoring, "_answer_logits", lambda *_: logits)
+    monkeypatch.setattr(scoring, "answer_logits", lambda *_: logits)
     with pytest.raises(NotFiniteError, match=r"logits of prompt 1, 'Q: bb\\nA:': they are not finite in float32"):
         score_answers(prefixes, [[[10]], [[10]]], None)
 
