@@ -104,20 +104,7 @@ def nested_mean(
         >>> nested_mean({"antonym": [[1, 1], [1, 1]], "capitalize": [[0, 0]]}).value
         0.5
     """
-    tables = [_table(f"task {task!r}", rows) for task, rows in scores_by_task.items()]
-    if not tables:
-        raise ValueError("Cannot average over tasks: there is none. Give the scores of at least one task.")
-    _check_settings(n_draws, level)
-    picks = np.random.default_rng((seed, 1)).integers(len(tables), size=(n_draws, len(tables)))
-    rng = np.random.default_rng(seed)
-    means = np.empty(picks.shape)
-    for task, table in enumerate(tables):
-        picked = picks == task
-        means[picked] = _resampled_means(table, int(picked.sum()), rng)
-    value = float(np.mean([table.mean() for table in tables]))
-    known = len(tables) > 1 or tables[0].size > 1
-    n = len(tables) if len(tables) > 1 else tables[0].shape[1]
-    return _interval(value, means.mean(axis=1), level, n=n, known=known)
+    return _nested(scores_by_task, n_draws, level, seed)[0]
 
 
 def nested_difference(
@@ -140,11 +127,56 @@ def nested_difference(
     Raises:
         ValueError: Tasks, seeds or examples do not pair up, or as in `nested_mean`.
     """
+    return nested_test(a, b, n_draws=n_draws, level=level, seed=seed)[0]
+
+
+def nested_test(
+    a: Mapping[str, SeedScores],
+    b: Mapping[str, SeedScores],
+    *,
+    n_draws: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[Interval, float]:
+    """`nested_difference`, with the p-value of no difference.
+
+    Two-sided, from the same draws: twice the share of draws on the other side of 0, those at 0 included, never below
+    2 / (draws + 1). It is 1 where the methods never differ, nan where there is nothing to resample.
+
+    Example:
+        >>> nested_test({"t": [[1, 1, 1, 1]]}, {"t": [[0, 0, 0, 0]]})[1] < 0.01
+        True
+    """
     if a.keys() != b.keys():
         alone = ", ".join(sorted(a.keys() ^ b.keys()))
         raise ValueError(f"Cannot pair two methods: only one of them has scores for {alone}. Leave these tasks out.")
     differences = {task: _difference(f"task {task!r}", rows, b[task]) for task, rows in a.items()}
-    return nested_mean(differences, n_draws=n_draws, level=level, seed=seed)
+    interval, draws = _nested(differences, n_draws, level, seed)
+    if np.isnan(interval.low):
+        return interval, float("nan")
+    fewer = min((draws <= 0).sum(), (draws >= 0).sum())
+    return interval, float(min(1.0, 2 * (1 + fewer) / (1 + len(draws))))
+
+
+def _nested(
+    scores_by_task: Mapping[str, SeedScores], n_draws: int, level: float, seed: int
+) -> tuple[Interval, npt.NDArray[np.float64]]:
+    """The interval of `nested_mean`, and the resampled means it is made of."""
+    tables = [_table(f"task {task!r}", rows) for task, rows in scores_by_task.items()]
+    if not tables:
+        raise ValueError("Cannot average over tasks: there is none. Give the scores of at least one task.")
+    _check_settings(n_draws, level)
+    picks = np.random.default_rng((seed, 1)).integers(len(tables), size=(n_draws, len(tables)))
+    rng = np.random.default_rng(seed)
+    means = np.empty(picks.shape)
+    for task, table in enumerate(tables):
+        picked = picks == task
+        means[picked] = _resampled_means(table, int(picked.sum()), rng)
+    value = float(np.mean([table.mean() for table in tables]))
+    known = len(tables) > 1 or tables[0].size > 1
+    n = len(tables) if len(tables) > 1 else tables[0].shape[1]
+    draws = means.mean(axis=1)
+    return _interval(value, draws, level, n=n, known=known), draws
 
 
 def _table(what: str, rows: SeedScores) -> npt.NDArray[np.float64]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from site_interp import comparison
-from site_interp.comparison import bootstrap_mean, nested_difference, nested_mean, paired_difference
+from site_interp.comparison import bootstrap_mean, nested_difference, nested_mean, nested_test, paired_difference
 
 QUANTILE_TOLERANCE = 0.02  # of a percentile of 20,000 draws on the scales used here
 
@@ -198,3 +198,24 @@ def test_ten_tasks_three_seeds_and_a_hundred_examples_take_under_two_seconds() -
     start = time.perf_counter()
     nested_mean(scores)
     assert time.perf_counter() - start < 2.0
+
+
+def test_the_p_value_of_a_difference_is_two_sided_and_large_where_there_is_none() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.random((3, 60))
+    shift = rng.normal(0.1, 0.1, 60)
+    a, b = {"t": (base + shift).tolist()}, {"t": base.tolist()}
+    interval, p_value = nested_test(a, b)
+    assert interval == nested_difference(a, b)
+    assert p_value == pytest.approx(2 / 2001)
+    assert nested_test(b, a)[1] == pytest.approx(p_value), "either side"
+    assert nested_test(b, b)[1] == 1.0
+    assert np.isnan(nested_test({"t": [[1.0]]}, {"t": [[0.0]]})[1])
+
+
+def test_p_values_of_equal_methods_are_spread_evenly() -> None:
+    rng = np.random.default_rng(1)
+    pairs = [({"t": [rng.normal(size=50).tolist()]}, {"t": [rng.normal(size=50).tolist()]}) for _ in range(200)]
+    found = [nested_test(*pair, n_draws=400, seed=place)[1] for place, pair in enumerate(pairs)]
+    assert 0.02 <= np.mean(np.array(found) < 0.05) <= 0.09
+    assert 0.4 <= np.median(found) <= 0.6

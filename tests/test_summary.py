@@ -18,6 +18,7 @@ from site_interp.experiments.summary import MEAN, Summary, comparison_rows, labe
 from site_interp.metrics import Metric
 from site_interp.model import Model
 from site_interp.records import Record
+from site_interp.similarity import holm
 from site_interp.store import save_figures, write_comparisons
 
 ONE, TWO = word_task("file/one", n_test=4), word_task("file/two", n_test=4)
@@ -156,6 +157,34 @@ def test_records_of_other_units_and_the_order_of_the_file_change_nothing() -> No
     assert summarise(units, [stranger, *records[::-1]]) == summarise(units, records)
 
 
+def test_tasks_are_won_tied_or_lost_by_their_own_interval() -> None:
+    tasks = [word_task(f"file/{name}", n_test=4) for name in ("a", "b", "c", "d")]
+    better = [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]]
+    worse = [[0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+    pairs = [(unit(ICL(1), task), scores) for task, scores in zip(tasks, worse, strict=True)]
+    pairs += [(unit(ICL(2), task), scores) for task, scores in zip(tasks, better, strict=True)]
+    found = {one.task: one for one in summary_of(*pairs).differences}
+    assert (found[MEAN].wins, found[MEAN].ties, found[MEAN].losses) == (2, 1, 1)
+    assert (found["file/a"].wins, found["file/a"].ties) == (0, 0)
+    assert found["file/a"].p_value == pytest.approx(2 / 2001)
+    assert found["file/b"].p_value > 0.5
+
+
+def test_p_values_are_corrected_for_the_pairs_of_methods_on_one_task_and_metric() -> None:
+    draw = torch.Generator().manual_seed(0)
+    scores = [(torch.rand(40, generator=draw) < share).float().tolist() for share in (0.3, 0.6, 0.9)]
+    task = word_task("file/one", n_test=40)
+    made = [(unit(ICL(n), task), scores[n]) for n in range(3)]
+    units = [one for one, _ in made]
+    records = [record(one, values, metric) for one, values in made for metric in ("prefix_match", "strict_match")]
+    summary = summarise(units, records)
+    for metric in ("prefix_match", "strict_match"):
+        rows = [one for one in summary.differences if one.metric == metric]
+        assert len(rows) == 3
+        assert [row.p_corrected for row in rows] == holm([row.p_value for row in rows])
+        assert any(row.p_corrected > row.p_value for row in rows)
+
+
 def test_every_metric_is_kept_apart() -> None:
     made = unit(ZeroShot())
     summary = summarise([made], [record(made, [1, 0]), record(made, [-3.0, -1.0], "answer_log_prob")])
@@ -165,7 +194,7 @@ def test_every_metric_is_kept_apart() -> None:
 
 def test_comparison_rows_are_flat_and_written_one_a_line(tmp_path: Path) -> None:
     summary = summary_of((unit(ZeroShot()), [1, 0, 0, 1]), (unit(ICL(2)), [1, 1, 0, 1]))
-    interval = summary.differences[0].interval
+    interval, p_value = summary.differences[0].interval, summary.differences[0].p_value
     write_comparisons(tmp_path, comparison_rows(summary))
     (line,) = (tmp_path / "comparisons.jsonl").read_text().splitlines()
     assert json.loads(line) == {
@@ -174,6 +203,11 @@ def test_comparison_rows_are_flat_and_written_one_a_line(tmp_path: Path) -> None
         "second": "zero_shot",
         "metric": "prefix_match",
         "n_seeds": 1,
+        "p_value": p_value,
+        "p_corrected": p_value,
+        "wins": 0,
+        "ties": 0,
+        "losses": 0,
         "value": 0.25,
         "ci_low": interval.low,
         "ci_high": interval.high,

@@ -203,14 +203,18 @@ def _show(summary: "Summary", model: str) -> None:
         show(table(["task", *summary.methods], rows, f"{model}: {words} [95 % interval]"))
     wanted = [d for d in summary.differences if d.metric in ("prefix_match", "first_token")]
     last = MEAN if any(d.task == MEAN for d in wanted) else (summary.tasks[0] if summary.tasks else MEAN)
-    rows = [
-        [f"{d.first} - {d.second}", d.metric, _percent(d.interval, sign=True), str(d.n_seeds)]
-        for d in wanted
-        if d.task == last
-    ]
+    shown = [d for d in wanted if d.task == last]
+    heading = ["difference", "metric", "points", "p (Holm)", *(["won-tied-lost"] if last == MEAN else []), "seeds"]
+    rows = []
+    for d in shown:
+        p_value = "-" if d.p_corrected != d.p_corrected else f"{d.p_corrected:.1g}"
+        counts = [f"{d.wins}-{d.ties}-{d.losses}"] if last == MEAN else []
+        rows.append(
+            [f"{d.first} - {d.second}", d.metric, _percent(d.interval, sign=True), p_value, *counts, str(d.n_seeds)]
+        )
     if rows:
         where = "mean of tasks" if last == MEAN else last
-        show(table(["difference", "metric", "points", "seeds"], rows, f"paired differences, {where}"))
+        show(table(heading, rows, f"paired differences, {where}"))
 
 
 def _percent(interval: "Interval", *, sign: bool = False) -> str:

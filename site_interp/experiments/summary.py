@@ -1,17 +1,18 @@
 """Records of a run as a table, paired differences and figures; every number comes from per-example scores."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from site_interp.adapter import Adapter
-from site_interp.comparison import Interval, nested_difference, nested_mean
+from site_interp.comparison import Interval, nested_mean, nested_test
 from site_interp.experiments.plan import Unit
 from site_interp.experiments.run import adapter_folder
 from site_interp.metrics import METRICS, Metric
 from site_interp.records import Record
+from site_interp.similarity import holm
 from site_interp.tasks import short_names
 
 FLOORS = ("echo", "majority")
@@ -34,7 +35,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference between two methods: above zero means `first` scores higher."""
+    """A paired difference between two methods: above zero means `first` scores higher.
+
+    Args:
+        task: A task, or the mean of those that both methods have.
+        first, second, metric: What is compared.
+        interval: Of the mean difference.
+        n_seeds: Seeds that both have.
+        p_value: Of no difference (`nested_test`).
+        p_corrected: The same, corrected for the number of method pairs on this task and metric (Holm).
+        wins, ties, losses: Of a mean: tasks whose own interval is above 0, holds it, or is below.
+    """
 
     task: str
     first: str
@@ -42,6 +53,11 @@ class Difference:
     metric: Metric
     interval: Interval
     n_seeds: int
+    p_value: float
+    p_corrected: float = float("nan")
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,7 @@ def summarise(units: Sequence[Unit], records: Sequence[Record]) -> Summary:
     once = [unit for unit in units if not unit.method.seeded and unit.n_labels is None]
     unseeded = {label_of(unit.method.name, unit.variant) for unit in once}
     pairs = combinations([method for method in methods if method not in FLOORS], 2)
-    differences = tuple(
+    differences = _corrected(
         difference
         for first, second in pairs
         for metric in METRICS
@@ -123,15 +139,30 @@ def _differences(names: tuple[str, str], metric: Metric, a: Scores, b: Scores, u
     shared = {task: (a[task], b[task]) for task in a if task in b}
     pairs = {task: _every_seed(*rows) if unseeded else _common_seeds(*rows) for task, rows in shared.items()}
     paired = {task: rows for task, rows in pairs.items() if rows[0]}
-    found = [
-        Difference(task, *names, metric, nested_difference({task: x}, {task: y}), max(len(x), len(y)))
-        for task, (x, y) in paired.items()
-    ]
+    found = []
+    for task, (x, y) in paired.items():
+        interval, p_value = nested_test({task: x}, {task: y})
+        found.append(Difference(task, *names, metric, interval, max(len(x), len(y)), p_value))
     if len(paired) > 1:
         ours, theirs = ({task: rows[side] for task, rows in paired.items()} for side in (0, 1))
         n_seeds = min(max(len(x), len(y)) for x, y in paired.values())
-        found.append(Difference(MEAN, *names, metric, nested_difference(ours, theirs), n_seeds))
+        interval, p_value = nested_test(ours, theirs)
+        wins, losses = sum(one.interval.low > 0 for one in found), sum(one.interval.high < 0 for one in found)
+        mean = Difference(MEAN, *names, metric, interval, n_seeds, p_value)
+        found.append(replace(mean, wins=wins, ties=len(found) - wins - losses, losses=losses))
     return found
+
+
+def _corrected(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+    """The same with p-values corrected for the pairs of methods compared on the same task and metric."""
+    listed = list(differences)
+    corrected: dict[int, float] = {}
+    for group in dict.fromkeys((one.task, one.metric) for one in listed):
+        members = [
+            place for place, one in enumerate(listed) if (one.task, one.metric) == group and one.p_value == one.p_value
+        ]
+        corrected.update(zip(members, holm([listed[place].p_value for place in members]), strict=True))
+    return tuple(replace(one, p_corrected=corrected.get(place, float("nan"))) for place, one in enumerate(listed))
 
 
 Pair = tuple[list[tuple[float, ...]], list[tuple[float, ...]]]
@@ -150,7 +181,10 @@ def _common_seeds(a: Rows, b: Rows) -> Pair:
 def comparison_rows(summary: Summary) -> list[dict[str, Any]]:
     """The differences as rows of `comparisons.jsonl`."""
     return [
-        {**{k: v for k, v in asdict(d).items() if k != "interval"}, **d.interval.as_values()}
+        {
+            **{k: None if v != v else v for k, v in asdict(d).items() if k != "interval"},
+            **d.interval.as_values(),
+        }
         for d in summary.differences
     ]
 
