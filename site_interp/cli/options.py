@@ -22,7 +22,9 @@ ModelName = Annotated[
     str, typer.Option("--model", help="Bundled name (smollm2-135m, gemma-3-270m), Hugging Face id, or folder.")
 ]
 Tasks = Annotated[list[str] | None, typer.Option("--task", help="Task name or file; may be repeated.")]
-Suite = Annotated[str | None, typer.Option("--suite", help="A named set of tasks: demo, bundled, fv.")]
+Suite = Annotated[
+    str | None, typer.Option("--suite", help="A named set of tasks: demo, bundled, fv, bbh, anli, mmlu_pro.")
+]
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", envvar="SITE_INTERP_DATA", help="Folder that holds fv/ and other data.")
 ]

@@ -63,6 +63,15 @@ def read_records(path: Path) -> tuple[Record, ...]:
     return records
 
 
+def read_json(path: Path) -> object:
+    """The content of a JSON file, numbers as the text they are written in.
+
+    Raises:
+        UserError: The file is missing, empty, cut off or wrongly encoded; the text names the place.
+    """
+    return _parse_json(path, _read_text(path))
+
+
 def encoding_of(content: bytes) -> str:
     """The encoding that a file's first bytes announce; `utf-8` where they announce none.
 

@@ -55,11 +55,11 @@ def describe(name: str) -> str:
     return f"Function Vectors task: {name.replace('_', ' ').replace('-', ' to ')}"
 
 
-def find_root(data_dir: Path | str | None) -> Path | None:
-    """The folder that holds the task folders, or None if no data folder was named.
+def data_folder(data_dir: Path | str | None) -> Path | None:
+    """The folder that holds `fv/` and other data, or None if none was named.
 
     Args:
-        data_dir: A folder that holds `fv/`, or the `fv` folder itself; None reads SITE_INTERP_DATA.
+        data_dir: The folder; None reads SITE_INTERP_DATA.
 
     Raises:
         UserError: The folder named does not exist.
@@ -70,7 +70,20 @@ def find_root(data_dir: Path | str | None) -> Path | None:
     folder = Path(named).expanduser()
     if not folder.is_dir():
         raise UserError(f"Cannot look for tasks in {str(folder)!r}: there is no such folder. Check the data folder.")
-    return folder / "fv" if (folder / "fv").is_dir() else folder
+    return folder
+
+
+def find_root(data_dir: Path | str | None) -> Path | None:
+    """The folder that holds the task folders, or None if no data folder was named.
+
+    Args:
+        data_dir: A folder that holds `fv/`, or the `fv` folder itself; None reads SITE_INTERP_DATA.
+
+    Raises:
+        UserError: The folder named does not exist.
+    """
+    folder = data_folder(data_dir)
+    return folder / "fv" if folder is not None and (folder / "fv").is_dir() else folder
 
 
 def task_folders(root: Path) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from site_interp.errors import UserError, did_you_mean
-from site_interp.tasks import datasets_hub, function_vectors
+from site_interp.tasks import benchmarks, datasets_hub, function_vectors
 from site_interp.tasks.bundled_tasks import BUNDLED, DEMO, load_bundled
 from site_interp.tasks.files import SUFFIXES, encoding_of, read_records
 from site_interp.tasks.rows import Columns
@@ -17,6 +17,9 @@ SUITES: dict[str, str] = {
     "demo": "the tasks that the demo runs, all bundled",
     "bundled": "every bundled task",
     "fv": "every Function Vectors task in the data folder",
+    "bbh": "BIG-Bench Hard in the data folder",
+    "anli": "the three rounds of ANLI in the data folder",
+    "mmlu_pro": "the categories of MMLU-Pro in the data folder",
 }
 
 
@@ -33,7 +36,7 @@ class TaskInfo:
 
     name: str
     description: str
-    source: Literal["bundled", "fv"]
+    source: Literal["bundled", "fv", "bbh", "anli", "mmlu_pro"]
     sizes: tuple[int, int, int] | None
 
 
@@ -52,7 +55,8 @@ def load_task(
     Rows that share an input become one example: the first answer trains, every answer counts as right.
 
     Args:
-        name: `antonym` or `bundled/antonym` for a bundled task; `fv/antonym` for one in the data folder; `hub/ID` or
+        name: `antonym` or `bundled/antonym` for a bundled task; `fv/antonym`, `bbh/date_understanding`, `anli/r1` or
+            `mmlu_pro/law` for one in the data folder; `hub/ID` or
             `hub/ID:CONFIG` for a data set that the `datasets` library finds; or a path: of a .json, .jsonl, .csv or
             .tsv file, of a folder with train.json, valid.json and test.json, or of one that `datasets` reads.
         data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
@@ -100,6 +104,8 @@ def read_source(
     prefix, _, rest = str(name).partition("/")
     if isinstance(name, str) and prefix == "hub" and rest:
         return datasets_hub.read_hub(rest, columns)
+    if isinstance(name, str) and prefix in benchmarks.SOURCES and rest and not Path(name).exists():
+        return benchmarks.read_benchmark(name, data_dir)
     if isinstance(name, str) and prefix == "fv" and rest and (folder := _find_folder(rest, data_dir)) is not None:
         return function_vectors.read_task_folder(folder, columns)
     try:
@@ -122,7 +128,7 @@ def read_source(
 
 
 def list_tasks(data_dir: Path | str | None = None) -> list[TaskInfo]:
-    """List the bundled tasks, then the Function Vectors tasks of the data folder, if there is one.
+    """List the bundled tasks, then the Function Vectors tasks and the benchmarks of the data folder, if there is one.
 
     Args:
         data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
@@ -138,6 +144,10 @@ def list_tasks(data_dir: Path | str | None = None) -> list[TaskInfo]:
     root = function_vectors.find_root(data_dir)
     for folder in function_vectors.task_folders(root) if root else ():
         infos.append(TaskInfo(f"fv/{folder.name}", function_vectors.describe(folder.name), "fv", None))
+    for benchmark in benchmarks.benchmark_names(data_dir):
+        prefix, _, rest = benchmark.partition("/")
+        description = f"{benchmarks.SOURCES[prefix]}: {rest.replace('_', ' ')}"
+        infos.append(TaskInfo(benchmark, description, prefix, None))  # type: ignore[arg-type]
     return infos
 
 
@@ -153,6 +163,13 @@ def suite_task_names(suite: str, data_dir: Path | str | None = None) -> tuple[st
     """
     if suite in ("demo", "bundled"):
         return tuple(f"bundled/{name}" for name in (DEMO if suite == "demo" else BUNDLED))
+    if suite in benchmarks.SOURCES:
+        found = [name for name in benchmarks.benchmark_names(data_dir) if name.startswith(f"{suite}/")]
+        if not found:
+            folder = function_vectors.data_folder(data_dir)
+            reason = _NO_DATA_DIR if folder is None else f"{str(folder / suite)!r} holds none of its files."
+            raise UserError(f"Cannot load suite {suite!r}: {reason}")
+        return tuple(found)
     if suite != "fv":
         hint = did_you_mean(suite, SUITES)
         raise UserError(f"Cannot load suite {suite!r}: the suites are {', '.join(SUITES)}.{hint}")
@@ -169,7 +186,7 @@ def load_suite(suite: str, *, data_dir: Path | str | None = None, split_seed: in
     """Load every task of a suite.
 
     Args:
-        suite: `demo`, `bundled` or `fv`.
+        suite: A key of `SUITES`.
         data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
         split_seed: Seed of the splits and of the order of test examples.
 
