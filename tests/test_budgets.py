@@ -38,6 +38,14 @@ def test_a_fifth_is_held_out_where_validation_is_needed_and_nothing_else_is_seen
     assert set(whole) < {e.input for e in task.train}, "the task's own validation examples stay out of reach"
 
 
+@pytest.mark.parametrize("n", [2, 5, 6, 7, 11, 24])
+def test_every_label_of_a_budget_is_on_one_side_and_both_have_some(n: int) -> None:
+    train, valid = parts(word_task(n_train=30), n, holds_out=True)
+    assert (len(train) + len(valid), len(valid)) == (n, (n + 3) // 5)
+    assert train
+    assert within_budget(SITE(n_shots=100), n).n_shots == max(1, len(train) - 1)  # type: ignore[attr-defined]
+
+
 def test_larger_budgets_hold_the_smaller_ones_and_seeds_choose_others() -> None:
     task = word_task(n_train=30)
     small, large = (parts(task, n, holds_out=True) for n in (10, 20))

@@ -34,8 +34,9 @@ SHARED = "".join(f"Q: {WORDS[i % 50]}\nA: {WORDS[(3 * i) % 50]}\n\n" for i in ra
 
 
 @on_every_family
+@pytest.mark.parametrize("short_ends", [True, False])
 def test_a_start_that_all_prompts_share_is_computed_once_and_gives_the_same_logits(
-    model: Any, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+    model: Any, oracle: Oracle, monkeypatch: pytest.MonkeyPatch, short_ends: bool
 ) -> None:
     from site_interp.model import Model
     from site_interp.prefixes import iterate_prefixes
@@ -53,7 +54,8 @@ def test_a_start_that_all_prompts_share_is_computed_once_and_gives_the_same_logi
 
     monkeypatch.setattr(Model, "prefill", noting_prefill)
     monkeypatch.setattr(Model, "forward", noting_forward)
-    prompts = [SHARED + text for text in (*PROMPTS, "Q:", "")]
+    ends = (*PROMPTS, "Q:", "") if short_ends else PROMPTS
+    prompts = [SHARED + text for text in ends]
     lengths = [len(model.token_ids(text)) for text in prompts]
     batches = list(iterate_prefixes(model, prompts, max_rows=4))
     if model.lean.serves:

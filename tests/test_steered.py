@@ -124,6 +124,12 @@ def test_a_planted_task_is_switched_on(planted: Any, method: Method, group: str)
     assert set(row.scores["first_token"]) == {1.0}
 
 
+def test_the_layer_is_chosen_by_first_tokens_right(planted: Any) -> None:
+    found = TV.fit(planted, Labelled(planted_task("first", 3)), 0).notes["validation"]
+    assert found["first_token"][found["layer"]] == 1.0
+    assert len(found["first_token"]) == planted.n_layers
+
+
 @pytest.mark.parametrize("method", STEERED, ids=lambda method: method.name)
 def test_a_fitted_method_comes_back_from_its_folder_and_leaves_the_model_alone(
     llama: Any, method: Method, tmp_path: Path
