@@ -50,11 +50,7 @@ def draw_plan(model: Model, run: FitRun, settings: FitSettings) -> FitPlan:
             merges with its prompt.
     """
     labelled, template = run.labelled, run.embedding.template
-    if not labelled.n_train or not labelled.n_valid:
-        raise UserError(
-            f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
-            "examples, and needs at least one of each."
-        )
+    check_examples(labelled)
     run.embedding.check_model(model)
     run.embedding.check_split(labelled, "Cannot fit")
     chooser = random.Random(sub_seed(run.seed, "fitting order", labelled.task))
@@ -73,9 +69,27 @@ def draw_valid(model: Model, labelled: Labelled, template: Template, n_valid: in
     Raises:
         UserError: An answer that merges with its prompt.
     """
+    return tuple(_item(model, template, example) for example in valid_examples(labelled, n_valid))
+
+
+def valid_examples(labelled: Labelled, n_valid: int) -> tuple[Example, ...]:
+    """The examples of `draw_valid`."""
     shuffled = list(range(labelled.n_valid))
     random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
-    return tuple(_item(model, template, example) for example in labelled.valid(shuffled[:n_valid]))
+    return labelled.valid(shuffled[:n_valid])
+
+
+def check_examples(labelled: Labelled) -> None:
+    """Refuse a task that cannot be fitted.
+
+    Raises:
+        UserError: No training or no validation examples.
+    """
+    if not labelled.n_train or not labelled.n_valid:
+        raise UserError(
+            f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
+            "examples, and needs at least one of each."
+        )
 
 
 def _item(model: Model, template: Template, example: Example) -> Item:

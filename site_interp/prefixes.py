@@ -4,7 +4,6 @@ In a causal model nothing before the last token sees an injection there. Keys an
 computed once, without gradient; fitting, sweeps and generation go on from them.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -82,19 +81,6 @@ def check_finite(prefixes: Prefixes, values: Float[Tensor, "batch ..."], what: s
         raise NotFiniteError(
             f"Cannot use the {what} of prompt {int(prefixes.rows[row])}, {prefixes.model.decode(ids)[:40]!r}: they are "
             f"not finite in {prefixes.model.dtype_name}. Load the model in float32, and check what is injected."
-        )
-
-
-def check_loss(model: Model, loss: float, what: str) -> None:
-    """Refuse a loss that is nan or infinite.
-
-    Raises:
-        NotFiniteError: Names it.
-    """
-    if not math.isfinite(loss):
-        raise NotFiniteError(
-            f"Cannot go on fitting {model.name}: the {what} is not finite in {model.dtype_name}. Lower lr, or load the "
-            "model in float32."
         )
 
 

@@ -1,11 +1,13 @@
 """Cross-entropy of whole answers after zero-shot prompts, for methods that change every position of a prompt."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from site_interp.errors import NotFiniteError
 from site_interp.model import Model, pad_left
 from site_interp.prompts import Template
 from site_interp.tasks import Example
@@ -43,3 +45,16 @@ def answer_losses(model: Model, pairs: Sequence[Pair]) -> Float[Tensor, " token"
     answers = [torch.tensor(answer, device=logits.device) for _, answer in pairs]
     rows = [row[-1 - len(answer) : -1] for row, answer in zip(logits, answers, strict=True)]
     return torch.nn.functional.cross_entropy(torch.cat(rows).float(), torch.cat(answers), reduction="none")
+
+
+def check_loss(model: Model, loss: float, what: str) -> None:
+    """Refuse a loss that is nan or infinite.
+
+    Raises:
+        NotFiniteError: Names it.
+    """
+    if not math.isfinite(loss):
+        raise NotFiniteError(
+            f"Cannot go on fitting {model.name}: the {what} is not finite in {model.dtype_name}. Lower lr, or load the "
+            "model in float32."
+        )

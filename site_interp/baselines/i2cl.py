@@ -12,13 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from site_interp.baselines.answers import answer_losses, pair_of, parts_of
+from site_interp.baselines.answers import answer_losses, check_loss, pair_of, parts_of
 from site_interp.baselines.fitted_files import read_fitted, write_fitted
 from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.embedding import read_prompts
 from site_interp.errors import UserError
 from site_interp.model import Hook, Model
-from site_interp.prefixes import DEFAULT_MEMORY, check_loss
+from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.prompts import QA, Template
 from site_interp.provenance import Provenance, check_model, check_split
 from site_interp.selection import FitSettings

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from site_interp.baselines.answers import Pair, answer_losses, pair_of, parts_of
+from site_interp.baselines.answers import Pair, answer_losses, check_loss, pair_of, parts_of
 from site_interp.baselines.fitted_files import read_fitted, write_fitted
-from site_interp.errors import UserError
+from site_interp.fit_plan import check_examples, valid_examples
 from site_interp.model import Model, load_peft_parameters, peft_modules, peft_parameters
-from site_interp.prefixes import check_loss
 from site_interp.prompts import Template
 from site_interp.provenance import Provenance, check_model, check_split
 from site_interp.tasks import Labelled, Task, sub_seed
@@ -144,17 +143,11 @@ def fit_peft(
     Raises:
         UserError: No training or validation examples, no peft, or an architecture that it does not know.
     """
-    if not labelled.n_train or not labelled.n_valid:
-        raise UserError(
-            f"Cannot fit task '{labelled.task}': it has {labelled.n_train} training and {labelled.n_valid} validation "
-            "examples, and needs at least one of each."
-        )
+    check_examples(labelled)
     chooser = random.Random(sub_seed(seed, "training examples", labelled.task))
     chosen = chooser.sample(range(labelled.n_train), min(training.n_examples, labelled.n_train))
-    shuffled = list(range(labelled.n_valid))
-    random.Random(sub_seed(0, "validation examples", labelled.task)).shuffle(shuffled)
     train = [pair_of(model, template, example) for example in labelled.train(chosen)]
-    valid = [pair_of(model, template, example) for example in labelled.valid(shuffled[: training.n_valid])]
+    valid = [pair_of(model, template, example) for example in valid_examples(labelled, training.n_valid)]
     with peft_modules(model, name, settings, seed=seed) as changed, torch.enable_grad():
         values, notes = _train(changed, train, valid, training, chooser, memory)
     return PeftFitted(name, Provenance.of(model, labelled, template, seed), settings, values, notes)

@@ -14,7 +14,7 @@ from site_interp.prefixes import FORWARD_START
 from site_interp.prompts import QA
 from site_interp.records import unit_hash
 from site_interp.selection import FitSettings
-from site_interp.tasks import HELD_OUT, Labelled, Task
+from site_interp.tasks import Labelled, Task, held_out
 
 # One token of n rows, in tokens of a long prompt: starting (reading the weights), then so much for each row. Starting a
 # forward is FORWARD_START. Measured by benchmarks/costs.py.
@@ -131,7 +131,7 @@ def within_budget(method: Method, n_labels: int) -> Method:
 
     A prompt of a task embedding has one training example more, as its query.
     """
-    n_train = n_labels - (len(range(1, n_labels, HELD_OUT)) if method.needs == "valid" else 0)
+    n_train = n_labels - (len(held_out(n_labels)) if method.needs == "valid" else 0)
     most = {"n_shots": n_train - (method.needs == "valid"), "n_examples": n_train}
     fewer = {name: max(1, n) for name, n in most.items() if getattr(method, name, 0) > n}
     return replace(method, **fewer) if fewer else method  # type: ignore[type-var]

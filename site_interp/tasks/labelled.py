@@ -89,6 +89,16 @@ class Labelled:
 HELD_OUT = 5  # one in so many labels
 
 
+def held_out(n_labels: int) -> range:
+    """Places of a budget's labels that are held out: spread, so that larger budgets hold smaller ones part by part.
+
+    Example:
+        >>> list(held_out(12))
+        [1, 6, 11]
+    """
+    return range(1, n_labels, HELD_OUT)
+
+
 def _within(
     task: Task, n_labels: int, seed: int, *, holds_out: bool
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
@@ -101,7 +111,6 @@ def _within(
     order = list(range(len(task.train)))
     random.Random(sub_seed(seed, "labels", task.name)).shuffle(order)
     chosen = [task.train[index] for index in order[:n_labels]]
-    # One in five is held out, wherever the budget ends, so that larger budgets hold the smaller ones part by part.
-    held_out = [place for place in range(n_labels) if place % HELD_OUT == 1] if holds_out else []
-    valid = tuple(chosen[place] for place in held_out)
-    return tuple(example for place, example in enumerate(chosen) if place not in held_out), valid
+    apart = held_out(n_labels) if holds_out else range(0)
+    valid = tuple(chosen[place] for place in apart)
+    return tuple(example for place, example in enumerate(chosen) if place not in apart), valid
