@@ -19,7 +19,7 @@ from upper_fixtures import PATIENCE, fitted_adapter, no_pictures, quick_site, wo
 import site_interp.model
 from site_interp import embedding, files
 from site_interp.adapter import CONFIG_NAME, WEIGHTS_NAME, Adapter
-from site_interp.baselines import ICL, Echo, ZeroShot
+from site_interp.baselines import ICL, Echo, Method, TaskVector, ZeroShot
 from site_interp.cli import main
 from site_interp.embedding import embed_prompts, embed_task
 from site_interp.errors import NotFiniteError, UserError
@@ -559,14 +559,15 @@ def test_a_unit_whose_numbers_are_lost_is_failed_and_not_inapplicable(
     assert "head outputs of prompt 0" in outcome.reasons[0]
 
 
-def test_a_run_does_not_replace_adapters_of_another_model(
-    llama: Model, tiny_folders: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("method", [quick_site(), TaskVector(n_shots=2)], ids=lambda method: method.name)
+def test_a_run_does_not_replace_what_was_fitted_on_another_model(
+    llama: Model, tiny_folders: dict[str, Path], tmp_path: Path, method: Method
 ) -> None:
-    run_units(llama, plan_units(llama, [word_task()], [quick_site()], (0,), 2), tmp_path)
+    run_units(llama, plan_units(llama, [word_task()], [method], (0,), 2), tmp_path)
     before = contents(tmp_path)
     other = site_interp.model.load_model(tiny_folders["gpt2"])
     with pytest.raises(UserError, match="made with another model"):
-        run_units(other, plan_units(other, [word_task()], [quick_site()], (0,), 2), tmp_path)
+        run_units(other, plan_units(other, [word_task()], [method], (0,), 2), tmp_path)
     assert contents(tmp_path) == before
 
 

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from site_interp.adapter import Adapter
 from site_interp.adapter_files import check_own
-from site_interp.baselines import SITE
+from site_interp.baselines import SITE, load_fitted
 from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.experiments.plan import Unit, unit_cost
@@ -118,10 +118,10 @@ def check_place(unit: Unit, folder: Path) -> None:
     """
     check_own(folder)
     try:
-        adapter = Adapter.from_pretrained(folder)
+        kept = load_fitted(folder)
     except UserError:
         return  # nothing, or what a killed run left
-    there = adapter.embedding
+    there = kept.embedding if isinstance(kept, Adapter) else kept.origin
     differences = {
         "another model": there.fingerprint.id != unit.fingerprint,
         "other data": there.split_hash != unit.task.split_hash,

@@ -77,8 +77,7 @@ def run_units(
                 counts["skipped"] += 1
                 progress.advance(token_cost(model, unit))
             else:
-                if isinstance(unit.method, SITE):
-                    check_place(unit, adapter_folder(out, unit))
+                check_place(unit, (adapter_folder if isinstance(unit.method, SITE) else fitted_folder)(out, unit))
                 pending.append(unit)
         for unit, fitted, fit_seconds in _fitted(model, pending, out, memory, progress):
             cost = unit_cost(model, unit).scoring
