@@ -13,11 +13,11 @@ from site_interp.baselines import ChangesModel, Fitted, FixedAnswers, Method
 from site_interp.comparison import Interval, bootstrap_mean
 from site_interp.errors import UserError, did_you_mean
 from site_interp.injection import injected_text
-from site_interp.metrics import METRICS, Metric, prefix_match, strict_match
+from site_interp.metrics import METRICS, Metric, choice_match, prefix_match, strict_match
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY, iterate_prefixes
 from site_interp.progress import Advance, advancing
-from site_interp.scoring import score_answers
+from site_interp.scoring import score_each
 from site_interp.tasks import Example, Labelled, Task
 
 MAX_NEW_TOKENS = 20
@@ -32,7 +32,8 @@ class Evaluation:
         task: Name of the task.
         method: Name of the method.
         seed: Seed of the method.
-        scores: One score per test example and metric; a method that answers without the model has no log-probability.
+        scores: One score per test example and metric; a method that answers without the model has no log-probability,
+            and only tasks of multiple choice have a choice match.
         texts: What was generated, in test order.
         n_prompt_tokens: Mean tokens per prompt; 0 where the model is not asked.
         n_labels, n_parameters: What the method used.
@@ -75,9 +76,10 @@ class EvaluationTable:
 
     def cells(self) -> list[list[str]]:
         """The table as text: a heading and a line for each row; shares in percent, log-probabilities in nats."""
-        lines = [["method", "seed", *METRICS, "labels", "n"]]
+        metrics = [metric for metric in METRICS if metric != "choice_match" or metric in self.rows[0].scores]
+        lines = [["method", "seed", *metrics, "labels", "n"]]
         for row in self.rows:
-            values = [_cell(row.interval(metric), metric) if metric in row.scores else "-" for metric in METRICS]
+            values = [_cell(row.interval(metric), metric) if metric in row.scores else "-" for metric in metrics]
             lines.append([row.method, str(row.seed), *values, str(row.n_labels), str(len(row.texts))])
         return lines
 
@@ -190,6 +192,8 @@ def evaluate_fitted(
     if isinstance(fitted, FixedAnswers):
         texts = tuple(fitted.answer(example.input) for example in examples)
         scores = _text_scores(task, examples, texts)
+        if task.options:
+            scores["choice_match"] = scores["strict_match"]  # an option is named whole, or none is
         scores["first_token"] = tuple(
             _first_token_of_text(model, fitted, e, t) for e, t in zip(examples, texts, strict=True)
         )
@@ -225,23 +229,31 @@ def _run(
     progress: Advance,
 ) -> tuple[tuple[str, ...], dict[Metric, tuple[float, ...]]]:
     """Generate and score, bucket by bucket."""
+    options = [task.options.of(example.input) if task.options else () for example in examples]
+    asked = [tuple(dict.fromkeys((*e.answers, *others))) for e, others in zip(examples, options, strict=True)]
     answers = [
-        [model.answer_ids(prompt, fitted.template.answer(answer)) for answer in example.answers]
-        for prompt, example in zip(prompts, examples, strict=True)
+        [model.answer_ids(prompt, fitted.template.answer(answer)) for answer in several]
+        for prompt, several in zip(prompts, asked, strict=True)
     ]
     intervention = fitted.intervention()
     texts = [""] * len(prompts)
-    hits, log_probs = [0.0] * len(prompts), [0.0] * len(prompts)
+    hits, log_probs, choices = ([0.0] * len(prompts) for _ in range(3))
     for prefixes in iterate_prefixes(model, prompts, memory=memory // 2, max_rows=MAX_ROWS):
         rows = prefixes.rows.tolist()
         stop = fitted.template.stop
         written = injected_text(prefixes, intervention, max_new_tokens=MAX_NEW_TOKENS, stop=stop)
-        scored = score_answers(prefixes, [answers[row] for row in rows], intervention)
-        for row, text, (hit, log_prob) in zip(rows, written, scored, strict=True):
-            texts[row], hits[row], log_probs[row] = text, hit, log_prob
+        scored = score_each(prefixes, [answers[row] for row in rows], intervention)
+        for row, text, each in zip(rows, written, scored, strict=True):
+            right = each[: len(examples[row].answers)]
+            texts[row], hits[row] = text, max(hit for hit, _ in right)
+            log_probs[row] = max(log_prob for _, log_prob in right)
+            likely = {answer: log_prob for answer, (_, log_prob) in zip(asked[row], each, strict=True)}
+            choices[row] = choice_match({one: likely[one] for one in options[row]}, examples[row].answers)
         progress(len(rows))
     scores = _text_scores(task, examples, texts)
     scores["first_token"], scores["answer_log_prob"] = tuple(hits), tuple(log_probs)
+    if task.options:
+        scores["choice_match"] = tuple(choices)
     return tuple(texts), scores
 
 

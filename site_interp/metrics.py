@@ -1,10 +1,12 @@
 """One score per example, from the text a model wrote; averaging is left to `comparison`."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-Metric = Literal["first_token", "prefix_match", "strict_match", "answer_log_prob"]
-"""Names under which scores are stored: three shares of right answers (0 or 1 per example), then nats per answer."""
+Metric = Literal["first_token", "prefix_match", "strict_match", "answer_log_prob", "choice_match"]
+"""Names under which scores are stored: three shares of right answers (0 or 1 per example), then nats per answer, then,
+for tasks of multiple choice, whether a right option is the likeliest."""
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
 
@@ -69,6 +71,28 @@ def strict_match(output: str, answers: Sequence[str], case_sensitive: bool) -> f
     shown = _bare(output, case_sensitive)
     targets = (_bare(answer, case_sensitive) for answer in answers)
     return float(any(target and shown == target for target in targets))
+
+
+def choice_match(log_probs: Mapping[str, float], answers: Sequence[str]) -> float:
+    """Whether a right option is likelier than every other one, as the model rates whole options.
+
+    Log-probabilities are summed over an option's tokens and not divided by their number. A tie with a wrong option is
+    no match.
+
+    Args:
+        log_probs: Nats of each option.
+        answers: Every right answer; one that is no option is never matched.
+
+    Returns:
+        1.0 if right, else 0.0.
+
+    Example:
+        >>> choice_match({"(A)": -2.5, "(B)": -1.0}, ["(B)"])
+        1.0
+    """
+    right = max((value for option, value in log_probs.items() if option in answers), default=-math.inf)
+    wrong = max((value for option, value in log_probs.items() if option not in answers), default=-math.inf)
+    return float(right > wrong)
 
 
 def _bare(text: str, case_sensitive: bool) -> str:

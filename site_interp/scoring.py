@@ -1,4 +1,4 @@
-"""How likely the right answers are after a prompt: first-token hits and log-probabilities, in few forwards."""
+"""How likely answers are after a prompt: first-token hits and log-probabilities, in few forwards."""
 
 from collections.abc import Sequence
 
@@ -13,42 +13,50 @@ SCORED_ROWS = 64  # (prompt, answer) pairs scored together
 SCORED_POSITIONS = 256  # answer tokens of these, padding included: each holds logits over the whole vocabulary
 
 
-@torch.no_grad()
 def score_answers(
     prefixes: Prefixes, answers: Sequence[Sequence[Sequence[int]]], intervention: Edit | None
 ) -> list[tuple[float, float]]:
-    """First-token hit and log-probability of the best answer of each prompt.
+    """The best first-token hit and log-probability over the answers of each prompt; arguments as in `score_each`."""
+    each = score_each(prefixes, answers, intervention)
+    return [(max(hit for hit, _ in found), max(log_prob for _, log_prob in found)) for found in each]
+
+
+@torch.no_grad()
+def score_each(
+    prefixes: Prefixes, answers: Sequence[Sequence[Sequence[int]]], intervention: Edit | None
+) -> list[list[tuple[float, float]]]:
+    """First-token hit and log-probability of every answer of each prompt.
 
     A hit needs the answer's first token to score strictly above every other token, so that ties and constant logits are
     never right.
 
     Args:
         prefixes: The prompts.
-        answers: For each prompt, the token ids of every right answer.
+        answers: For each prompt, the token ids of its answers.
         intervention: What is injected at the last prompt token, or None.
 
     Returns:
-        For each prompt (hit, log-probability): 1.0 or 0.0, and nats of the whole answer; the best over the answers.
+        For each prompt and answer (hit, log-probability): 1.0 or 0.0, and nats of the whole answer.
 
     Raises:
         NotFiniteError: A logit is nan or infinite; names the prompt.
     """
-    pairs = [(row, list(ids)) for row, several in enumerate(answers) for ids in several]
-    best = [(0.0, float("-inf"))] * len(answers)
-    lengths = [len(ids) for _, ids in pairs]
+    pairs = [(row, place, list(ids)) for row, several in enumerate(answers) for place, ids in enumerate(several)]
+    scored = [[(0.0, float("-inf"))] * len(several) for several in answers]
+    lengths = [len(ids) for *_, ids in pairs]
     for bucket in length_buckets(lengths, lambda n, length: n <= SCORED_ROWS and n * length <= SCORED_POSITIONS):
         part = [pairs[index] for index in bucket]
-        rows = torch.tensor([row for row, _ in part], device=prefixes.ids.device)
+        rows = torch.tensor([row for row, *_ in part], device=prefixes.ids.device)
         shared = intervention if intervention is None else intervention.rows(rows)
         chosen = prefixes.select(rows)
-        logits = answer_logits(chosen, [ids for _, ids in part], shared)
+        logits = answer_logits(chosen, [ids for *_, ids in part], shared)
         check_finite(chosen, logits, "logits")
-        for (row, ids), row_logits in zip(part, logits, strict=True):
+        for (row, place, ids), row_logits in zip(part, logits, strict=True):
             target = torch.tensor(ids, device=row_logits.device)
             log_prob = row_logits[: len(ids)].log_softmax(-1).gather(-1, target[:, None]).sum()
             hit = float((row_logits[0] >= row_logits[0, ids[0]]).sum() == 1)
-            best[row] = (max(best[row][0], hit), max(best[row][1], float(log_prob)))
-    return best
+            scored[row][place] = hit, float(log_prob)
+    return scored
 
 
 def answer_logits(

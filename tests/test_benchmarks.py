@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from site_interp.errors import UserError
-from site_interp.tasks import Task, list_tasks, load_suite, load_task
+from site_interp.tasks import Task, datasets_hub, list_tasks, load_suite, load_task
 
 
 def movie(number: int, target: str) -> dict[str, str]:
@@ -84,6 +84,93 @@ def test_listings_and_suites_hold_what_the_folder_holds(data: Path, monkeypatch:
     assert [task.name for task in load_suite("anli", data_dir=data)] == ["anli/r1", "anli/r3"]
     monkeypatch.setenv("SITE_INTERP_DATA", str(data))
     assert [task.name for task in load_suite("mmlu_pro")] == ["mmlu_pro/computer_science", "mmlu_pro/law"]
+
+
+def test_benchmarks_of_multiple_choice_know_their_options(data: Path) -> None:
+    movies, anli, law = (
+        load_task(name, data_dir=data) for name in ("bbh/movie_recommendation", "anli/r1", "mmlu_pro/law")
+    )
+    assert movies.options is not None
+    assert movies.options.of(movies.test[0].input) == ("(A)", "(B)", "(C)")
+    assert movies.chance() == pytest.approx(1 / 3)
+    assert anli.options is not None
+    assert anli.options.of(anli.test[0].input) == ("True", "Neither", "False")
+    assert law.options is not None
+    assert (law.options.of(law.test[0].input), law.chance()) == (("A", "B"), 0.5)
+    sums = load_task("bbh/sums", data_dir=data)
+    assert (sums.options, sums.chance()) == (None, None)
+
+
+def test_a_choice_that_lists_no_options_is_known_by_name(data: Path) -> None:
+    rows = [{"input": f"not True and {n} is", "target": ("True", "False")[n % 2]} for n in range(12)]
+    (data / "bbh/boolean_expressions.json").write_text(json.dumps({"examples": rows}))
+    task = load_task("bbh/boolean_expressions", data_dir=data)
+    assert task.options is not None
+    assert task.options.of(task.test[0].input) == ("True", "False")
+
+
+HUB_LABELS = ["entailment", "neutral", "contradiction"]
+
+
+def on_the_hub(data: Path) -> dict[tuple[str, str | None], dict[str, Any]]:
+    """The same rows as in the folder, in the fields and splits of the hub; ANLI and MMLU-Pro have others as well."""
+    from datasets import ClassLabel, Dataset
+
+    def rows(file: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (data / file).read_text().splitlines()]
+
+    movies = Dataset.from_list(json.loads((data / "bbh/movie_recommendation.json").read_text())["examples"])
+    nli = [
+        {"uid": r["uid"], "premise": r["context"], "hypothesis": r["hypothesis"], "label": "enc".index(r["label"])}
+        for r in rows("anli/r1_dev.jsonl")
+    ]
+    rounds = Dataset.from_list(nli).cast_column("label", ClassLabel(names=HUB_LABELS))
+    other = Dataset.from_list(nli[:2]).cast_column("label", ClassLabel(names=HUB_LABELS))
+    mmlu = Dataset.from_list(rows("mmlu_pro/test_sample.jsonl"))
+    return {
+        ("lukaemon/bbh", "movie_recommendation"): {"test": movies},
+        ("facebook/anli", None): {"train_r1": other, "dev_r1": rounds, "dev_r2": other, "test_r1": other},
+        ("TIGER-Lab/MMLU-Pro", None): {"test": mmlu, "validation": mmlu.select(range(3))},
+    }
+
+
+@pytest.mark.parametrize(
+    ("hub", "name"),
+    [
+        ("hub/lukaemon/bbh:movie_recommendation", "bbh/movie_recommendation"),
+        ("hub/facebook/anli:r1", "anli/r1"),
+        ("hub/TIGER-Lab/MMLU-Pro:law", "mmlu_pro/law"),
+    ],
+)
+def test_the_hub_gives_the_same_task_as_the_files(
+    data: Path, monkeypatch: pytest.MonkeyPatch, hub: str, name: str
+) -> None:
+    sets = on_the_hub(data)
+    monkeypatch.setattr(datasets_hub, "_load", lambda data_id, config, _: sets[data_id, config])
+    task = load_task(hub)
+    assert task == load_task(name, data_dir=data)
+    assert task.split_hash == load_task(name, data_dir=data).split_hash
+
+
+@pytest.mark.parametrize(
+    ("hub", "told"),
+    [
+        (
+            "hub/facebook/anli",
+            r"Adversarial NLI is several tasks. Name one behind a colon, such as hub/facebook/anli:r1",
+        ),
+        ("hub/facebook/anli:r4", r"such as hub/facebook/anli:r1"),
+        ("hub/facebook/anli:r3", r"has the splits train_r1, dev_r1, dev_r2, test_r1 and not 'dev_r3'"),
+        ("hub/TIGER-Lab/MMLU-Pro:laws", r"there are computer_science, law.*Did you mean law"),
+    ],
+)
+def test_a_benchmark_of_the_hub_without_a_task_of_it_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch, hub: str, told: str
+) -> None:
+    sets = on_the_hub(data)
+    monkeypatch.setattr(datasets_hub, "_load", lambda data_id, config, _: sets[data_id, config])
+    with pytest.raises(UserError, match=told):
+        load_task(hub)
 
 
 @pytest.mark.parametrize(

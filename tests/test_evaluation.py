@@ -25,6 +25,7 @@ from site_interp.prompts import QA
 from site_interp.scoring import score_answers
 from site_interp.selection import HeadSelection
 from site_interp.tasks import Example, Labelled, Task
+from site_interp.tasks.options import Options
 
 CLOSE = 1e-4  # nats: fp32 rounding over a few tokens of a tiny model
 N_TOKENS = 20
@@ -88,6 +89,7 @@ def test_zero_shot_scores_are_those_of_the_oracle(model: Model, oracle: Oracle) 
     (found,) = evaluate(model, task, [ZeroShot()]).rows
     prompts = [f"Q: {example.input}\nA:" for example in task.test_examples()]
     check_against_oracle(oracle, task, found, prompts, ())
+    assert found.scores.keys() == set(METRICS[:4])
     for metric in METRICS[:3]:
         assert 0 < sum(found.scores[metric]) < 8, f"{metric} is the same everywhere: the test sees nothing"
     assert found.n_prompt_tokens == sum(len(oracle.ids(prompt)) for prompt in prompts) / 8
@@ -115,6 +117,31 @@ def test_icl_scores_are_those_of_the_oracle(model: Model, oracle: Oracle) -> Non
     assert all(prompt.count("Q:") == 4 for prompt in prompts)
     check_against_oracle(oracle, task, found, prompts, ())
     assert (found.method, found.seed, found.n_labels, found.n_parameters) == ("icl", 2, labelled.n_used, 0)
+
+
+def test_options_are_chosen_as_the_oracle_rates_them(model: Model, oracle: Oracle) -> None:
+    options = ("aa", "ab ac", "ej", "eb ec ed")
+    task = replace(word_task(), options=Options(options))
+    adapter = some_adapter(model, task)
+    injected = (adapter.embedding.mean, adapter.selection.alpha)
+    best = []
+    for example in task.test:
+        rated = {one: oracle_answer(oracle, QA.zero_shot(example.input), one, injected)[1] for one in options}
+        best.append(max(rated, key=lambda one: rated[one]))
+    rights = [one if place % 2 else next(o for o in options if o != one) for place, one in enumerate(best)]
+    test = tuple(replace(e, answers=(right, "not an option")) for e, right in zip(task.test, rights, strict=True))
+    task = replace(task, test=test)
+    adapter = replace(adapter, embedding=replace(adapter.embedding, split_hash=task.split_hash))
+    found, fixed = evaluate(model, task, [adapter, Majority()]).rows
+    assert list(found.scores) == ["prefix_match", "strict_match", "first_token", "answer_log_prob", "choice_match"]
+    by_input = {e.input: float(place % 2) for place, e in enumerate(task.test)}
+    assert list(found.scores["choice_match"]) == [by_input[e.input] for e in task.test_examples()]
+    for place, example in enumerate(task.test_examples()):
+        rated_answers = [oracle_answer(oracle, QA.zero_shot(example.input), a, injected) for a in example.answers]
+        assert found.scores["answer_log_prob"][place] == pytest.approx(max(p for _, p in rated_answers), abs=CLOSE)
+    assert fixed.scores["choice_match"] == fixed.scores["strict_match"]
+    assert task.chance() == 0.25
+    assert "choice_match" in EvaluationTable((found, fixed)).cells()[0]
 
 
 def test_a_tie_is_no_hit_and_one_more_is(llama: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +228,7 @@ def test_scores_do_not_depend_on_the_other_rows_nor_on_the_memory(model: Model) 
         for few, all_rows in zip(others, whole, strict=True):
             n = len(few.texts)
             assert few.texts == all_rows.texts[:n]
-            for metric in METRICS:
+            for metric in METRICS[:4]:
                 assert few.scores[metric] == pytest.approx(all_rows.scores[metric][:n], abs=CLOSE)
 
 
@@ -329,7 +356,7 @@ def test_a_table_prints_percent_and_nats_with_intervals_in_columns() -> None:
     rows = (hand_made("echo", **shares), hand_made("site", **shares, answer_log_prob=(-1.0, -2.0)))
     table = EvaluationTable(rows)
     heading, echo, site = table.cells()
-    assert heading == ["method", "seed", *METRICS, "labels", "n"]
+    assert heading == ["method", "seed", *METRICS[:4], "labels", "n"]
     assert echo == ["echo", "4", "100.0 [100.0, 100.0]", "50.0 [0.0, 100.0]", "0.0 [0.0, 0.0]", "-", "17", "2"]
     assert site[5] == f"-1.5 [{logs.low:.1f}, {logs.high:.1f}]"
     lines = str(table).splitlines()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from site_interp.metrics import METRICS, prefix_match, processed, strict_match
+from site_interp.metrics import METRICS, choice_match, prefix_match, processed, strict_match
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,22 @@ def test_strict_match_is_equality_of_first_lines_without_quotes_and_closing_punc
 
 
 def test_metric_names_are_the_four_stored_ones() -> None:
-    assert METRICS == ("first_token", "prefix_match", "strict_match", "answer_log_prob")
+    assert METRICS == ("first_token", "prefix_match", "strict_match", "answer_log_prob", "choice_match")
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "answers", "expected"),
+    [
+        ({"Yes": -3.0, "No": -1.0}, ["No"], 1.0),
+        ({"Yes": -3.0, "No": -1.0}, ["Yes"], 0.0),
+        ({"Yes": -1.0, "No": -1.0}, ["No"], 0.0),
+        ({"A": -3.0, "B": -1.0, "C": -2.0}, ["C", "B"], 1.0),
+        ({"A": -3.0, "B": -3.0, "C": -4.0}, ["A", "B"], 1.0),
+        ({"A": -3.0, "B": -1.0}, ["none of them"], 0.0),
+        ({}, ["A"], 0.0),
+    ],
+)
+def test_a_choice_is_right_when_a_right_option_is_likelier_than_every_wrong_one(
+    log_probs: dict[str, float], answers: list[str], expected: float
+) -> None:
+    assert choice_match(log_probs, answers) == expected

@@ -31,6 +31,8 @@ CALLS = {
     "si.FitSettings(mixing='blend')": "with mixing 'blend'. Give 'interpolate' or 'add'",
     "si.FitSettings(per='model')": "with per 'model'. Give 'head' or 'layer'",
     "si.FitSettings(loss='all')": "with loss 'all'. Give 'first_token' or 'answer'",
+    "si.SITE(heads='some')": "with heads 'some'. Give soft, hard, top, all",
+    "si.SITE(target='none')": "with target 'none'. Give task, random, other, mean",
     "si.FitSettings(init='0')": "with init '0'",
     "rank_heads(a.embedding.mean)": "give [layer head], ties alike",
     "rank_heads(a.selection.alpha, a.selection.alpha[:1])": "give [layer head], ties alike",

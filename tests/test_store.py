@@ -23,6 +23,8 @@ from site_interp.store import open_results, read_results, save_predictions, writ
 
 WAIT_SECONDS = 30  # for another process to start
 
+N = len(METRICS)
+
 
 def record(unit: str, metric: Metric | None = "prefix_match", **changes: Any) -> Record:
     fields: dict[str, Any] = {
@@ -56,8 +58,8 @@ def unfinished(name: str, status: str) -> Record:
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     written = [*unit("u", variant="lr=0.1", reason="Zürich\n"), unfinished("v", "failed")]
     with open_results(tmp_path) as results:
-        results.append(written[:4])
-        results.append(written[4:])
+        results.append(written[:N])
+        results.append(written[N:])
     assert read_results(tmp_path) == written
 
 
@@ -94,7 +96,7 @@ def test_an_inapplicable_unit_is_finished_and_a_failed_one_is_tried_again(tmp_pa
         assert not results.finished("f")
         results.append(unit("f"))
         assert results.finished("f")
-    assert [r.status for r in read_results(tmp_path)] == ["inapplicable", "ok", "ok", "ok", "ok"]
+    assert [r.status for r in read_results(tmp_path)] == ["inapplicable", *["ok"] * N]
 
 
 def test_appending_a_unit_again_replaces_it_and_leaves_the_others_as_they_are(tmp_path: Path) -> None:
@@ -104,8 +106,8 @@ def test_appending_a_unit_again_replaces_it_and_leaves_the_others_as_they_are(tm
         before = (tmp_path / "results.jsonl").read_bytes().splitlines()
         results.append(unit("b", value=0.75))
     after = (tmp_path / "results.jsonl").read_bytes().splitlines()
-    assert after[:8] == before[:4] + before[8:]
-    assert [(r.unit_hash, r.value) for r in read_results(tmp_path)[8:]] == [("b", 0.75)] * 4
+    assert after[: 2 * N] == before[:N] + before[2 * N :]
+    assert [(r.unit_hash, r.value) for r in read_results(tmp_path)[2 * N :]] == [("b", 0.75)] * N
 
 
 def test_a_metric_given_twice_is_refused(tmp_path: Path) -> None:
@@ -120,11 +122,11 @@ def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next_record(tmp_pat
         results.append(unit("a"))
         results.append(unit("b"))
     os.truncate(path, path.stat().st_size - n_bytes_lost)
-    n_whole = 8 if n_bytes_lost == 1 else 7  # without its end alone the last line is still whole
+    n_whole = 2 * N - (n_bytes_lost > 1)  # without its end alone the last line is still whole
     assert read_results(tmp_path) == [*unit("a"), *unit("b")][:n_whole]
     with open_results(tmp_path) as results:
         assert results.finished("a")
-        assert results.finished("b") == (n_whole == 8)
+        assert results.finished("b") == (n_whole == 2 * N)
         results.append(unit("c"))
         results.append(unit("b"))
     assert read_results(tmp_path) == [*unit("a"), *unit("c"), *unit("b")]
@@ -249,7 +251,7 @@ def test_a_disk_that_takes_a_part_leaves_the_file_as_it_was(tmp_path: Path, monk
             with pytest.raises(UserError, match="the disk is full"):
                 results.append(unit("b"))
         assert not results.finished("b")
-    assert (tmp_path / "results.jsonl").read_bytes().count(b"\n") == 4
+    assert (tmp_path / "results.jsonl").read_bytes().count(b"\n") == N
     assert read_results(tmp_path) == unit("a")
 
 
@@ -306,13 +308,13 @@ def test_a_writer_killed_at_any_moment_keeps_every_unit_it_had_finished(tmp_path
         rest, _ = writer.communicate(timeout=WAIT_SECONDS)
         acknowledged += [line for line in rest.split("\n")[:-1] if line]
         counts = Counter(record.unit_hash for record in read_results(tmp_path))
-        assert {counts[number] for number in acknowledged} == {4}
+        assert {counts[number] for number in acknowledged} == {N}
     with open_results(tmp_path) as results:
         assert all(results.finished(number) for number in acknowledged)
         results.append(unit("last"))
     keys = [(record.unit_hash, record.metric) for record in read_results(tmp_path)]
     assert len(set(keys)) == len(keys)
-    assert keys[-4:] == [("last", metric) for metric in METRICS]
+    assert keys[-N:] == [("last", metric) for metric in METRICS]
 
 
 def test_comparisons_are_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -22,22 +22,32 @@ from site_interp.errors import UserError, did_you_mean
 from site_interp.prefixes import DEFAULT_MEMORY
 from site_interp.prompts import QA, Template
 from site_interp.selection import FitSettings
+from site_interp.tasks import Task
 
 CLASSES: tuple[type[Any], ...] = (
     ZeroShot, ICL, ManyShotICL, SITE, FunctionVector, TaskVector, MTV, I2CL, LTV, LoRA, IA3, KNN, Majority, Echo,
 )  # fmt: skip
-NOT_TEXT = ("memory", "template", "fitting", "similarity")  # given otherwise
+NOT_TEXT = ("memory", "template", "fitting", "similarity", "donors")  # given otherwise
 METHOD_NAMES: tuple[str, ...] = tuple(one.name for one in CLASSES)
 
 
 def known_methods(
-    *, n_shots: int, n_prompts: int, fitting: FitSettings, template: Template = QA, memory: int = DEFAULT_MEMORY
+    *,
+    n_shots: int,
+    n_prompts: int,
+    fitting: FitSettings,
+    template: Template = QA,
+    memory: int = DEFAULT_MEMORY,
+    donors: tuple[Task, ...] = (),
 ) -> dict[str, Method]:
-    """Every method by name. Shots, prompts and fit settings are SITE's; ICL and LTV share what they have of them."""
+    """Every method by name. Shots, prompts and fit settings are SITE's; ICL and LTV share what they have of them.
+
+    `donors` are the tasks whose embeddings `site:target=other` and `site:target=mean` take.
+    """
     shared: dict[str, Any] = {"template": template, "memory": memory}
     own: dict[str, dict[str, Any]] = {
         "icl": {"n_shots": n_shots},
-        "site": {"n_shots": n_shots, "n_prompts": n_prompts, "fitting": fitting},
+        "site": {"n_shots": n_shots, "n_prompts": n_prompts, "fitting": fitting, "donors": donors},
         "ltv": {"n_shots": n_shots, "n_prompts": n_prompts},
     }
     made = {}

@@ -152,14 +152,26 @@ def read_fitting(
 
 
 def read_methods(
-    names: Sequence[str], *, n_shots: int, n_prompts: int, fitting: "FitSettings", template: str, memory: int
+    names: Sequence[str],
+    *,
+    n_shots: int,
+    n_prompts: int,
+    fitting: "FitSettings",
+    template: str,
+    memory: int,
+    donors: tuple["Task", ...] = (),
 ) -> tuple["Method", ...]:
     """Methods by name, with the settings that concern them; further settings may stand behind a colon."""
     from site_interp.baselines import known_methods, named_method
     from site_interp.prompts import load_template
 
     known = known_methods(
-        n_shots=n_shots, n_prompts=n_prompts, fitting=fitting, template=load_template(template), memory=memory
+        n_shots=n_shots,
+        n_prompts=n_prompts,
+        fitting=fitting,
+        template=load_template(template),
+        memory=memory,
+        donors=donors,
     )
     return tuple(dict.fromkeys(named_method(name, known) for name in names))
 

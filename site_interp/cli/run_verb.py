@@ -10,11 +10,10 @@ from site_interp.cli.console import progress_bar, show, table
 from site_interp.errors import UserError
 
 if TYPE_CHECKING:
-    from site_interp.comparison import Interval
     from site_interp.experiments.plan import Unit
     from site_interp.experiments.summary import Summary
-    from site_interp.metrics import Metric
     from site_interp.model import Model
+    from site_interp.records import Record
 
 
 METHOD_HELP = (
@@ -80,6 +79,7 @@ def run_verb(
         fitting=options.read_fitting(preset, steps, batch_size, lr, checkpoint),
         template=template,
         memory=budget,
+        donors=tasks,
     )
     floors = options.read_methods(
         [name for name in ("echo", "majority") if name not in {m.name for m in methods}],
@@ -152,26 +152,36 @@ def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[A
 def _execute(model: "Model", units: "list[Unit]", folder: Path, memory: int, total: float, *, as_json: bool) -> int:
     from site_interp.experiments.run import run_units
     from site_interp.experiments.summary import comparison_rows, make_figures, summarise
+    from site_interp.experiments.tables import write_tables
     from site_interp.store import read_results, save_figures, write_comparisons
 
     with progress_bar(total) as progress:
         outcome = run_units(model, units, folder, memory=memory, progress=progress)
-    summary = summarise(units, read_results(folder))
+    records = read_results(folder)
+    summary = summarise(units, records)
+    chances = _chances(units)
     rows = comparison_rows(summary)
     write_comparisons(folder, rows)
+    tables = write_tables(folder, summary, records, model.name, chances)
     saved = save_figures(folder, make_figures(summary, units, folder))
     if as_json:
         from site_interp.files import json_line
 
         print(json_line({"out": str(folder), "cells": _cells(summary), "comparisons": rows, "outcome": vars(outcome)}))
     else:
-        _show(summary, model.name)
+        _show(summary, records, model.name, chances)
         for line in outcome.reasons:
             show(line)
-        show(f"Results: {folder}/results.jsonl, differences: {folder}/comparisons.jsonl, figures: {folder}/figures/")
+        show(f"Results: {folder}/results.jsonl, tables: {tables}/, figures: {folder}/figures/")
         if saved.png_left_out:
             show(f"Figures are HTML only: {saved.png_left_out}")
     return 1 if outcome.failed else 0
+
+
+def _chances(units: "list[Unit]") -> dict[str, float]:
+    """What a blind choice gets right on the tasks of multiple choice."""
+    found = {unit.task.name: unit.task.chance(unit.n_test) for unit in units}
+    return {task: chance for task, chance in found.items() if chance is not None}
 
 
 def _cells(summary: "Summary") -> list[dict[str, Any]]:
@@ -181,45 +191,25 @@ def _cells(summary: "Summary") -> list[dict[str, Any]]:
     ]
 
 
-def _show(summary: "Summary", model: str) -> None:
-    """Tables of the two headline metrics and the mean paired differences."""
+MANY = 6  # methods: more than that do not stand side by side on a screen
+
+
+def _show(summary: "Summary", records: "list[Record]", model: str, chances: dict[str, float]) -> None:
+    """Tables of the headline metrics and the mean paired differences; with many methods, a line for each instead."""
     from site_interp.experiments.summary import MEAN
+    from site_interp.experiments.tables import difference_table, overall_table, shown_metrics, task_table
 
-    headline: tuple[tuple[Metric, str], ...] = (
-        ("prefix_match", "prefix match, % (the official score)"),
-        ("strict_match", "strict match, %"),
-        ("first_token", "first token right, %"),
-    )
-    for metric, words in headline:
-        rows = []
-        for task in (*summary.tasks, MEAN):
-            cells = [summary.cell(task, method, metric) for method in summary.methods]
-            texts = [
-                _percent(cell.interval) if cell else summary.missing.get((task, method), "-").split(":")[0]
-                for cell, method in zip(cells, summary.methods, strict=True)
-            ]
-            if any(cells) or task != MEAN:
-                rows.append([task, *texts])
-        show(table(["task", *summary.methods], rows, f"{model}: {words} [95 % interval]"))
-    wanted = [d for d in summary.differences if d.metric in ("prefix_match", "first_token")]
-    last = MEAN if any(d.task == MEAN for d in wanted) else (summary.tasks[0] if summary.tasks else MEAN)
-    shown = [d for d in wanted if d.task == last]
-    heading = ["difference", "metric", "points", "p (Holm)", *(["won-tied-lost"] if last == MEAN else []), "seeds"]
-    rows = []
-    for d in shown:
-        p_value = "-" if d.p_corrected != d.p_corrected else f"{d.p_corrected:.1g}"
-        counts = [f"{d.wins}-{d.ties}-{d.losses}"] if last == MEAN else []
-        rows.append(
-            [f"{d.first} - {d.second}", d.metric, _percent(d.interval, sign=True), p_value, *counts, str(d.n_seeds)]
-        )
+    many = len(summary.methods) > MANY
+    if many:
+        heading, *rows = overall_table(summary, records)
+        where = f"mean of {len(summary.tasks)} tasks" if len(summary.tasks) > 1 else summary.tasks[0]
+        show(table(heading, rows, f"{model}: {where} [95 % interval]"))
+    for metric, words in {} if many else shown_metrics(summary).items():
+        heading, *rows = task_table(summary, metric, chances if metric == "choice_match" else None)
+        official = f"{words} (the official score)" if metric == "prefix_match" else words
+        show(table(heading, rows, f"{model}: {official} [95 % interval]"))
+    reference = "site" if many and "site" in summary.methods else None
+    heading, *rows = difference_table(summary, reference)
     if rows:
-        where = "mean of tasks" if last == MEAN else last
+        where = "mean of tasks" if any(d.task == MEAN for d in summary.differences) else summary.tasks[0]
         show(table(heading, rows, f"paired differences, {where}"))
-
-
-def _percent(interval: "Interval", *, sign: bool = False) -> str:
-    value = f"{100 * interval.value:+.1f}" if sign else f"{100 * interval.value:.1f}"
-    if interval.low != interval.low:
-        return value
-    low, high = (f"{100 * end:+.1f}" if sign else f"{100 * end:.1f}" for end in (interval.low, interval.high))
-    return f"{value} [{low}, {high}]"

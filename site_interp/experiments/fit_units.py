@@ -73,7 +73,7 @@ def fit_together(
             continue
         progress.say(f"{unit.label}: embedding")
         labelled, start = attempt(unit.labelled), time.perf_counter()
-        each = progress.steps(cost.embedding / method.n_prompts)
+        each = progress.steps(cost.embedding / (method.n_prompts * method.n_embeddings(unit.task.name)))
         if isinstance(labelled, Exception):
             embedding: TaskEmbedding | Exception = labelled
         else:

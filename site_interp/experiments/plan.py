@@ -179,6 +179,8 @@ def unit_cost(model: Model, unit: Unit) -> Cost:
     if isinstance(method, ManyShotICL):
         return Cost(0.0, 0.0, -(-n_test // MAX_ROWS) * method.max_tokens + n_test * short + 2 * answers)
     embedding = getattr(method, "n_prompts", 0) * long
+    if isinstance(method, SITE):
+        embedding *= method.n_embeddings(task.name)
     return Cost(embedding, _fitting_cost(model, unit, short, long), n_test * short + answers)
 
 
@@ -186,6 +188,8 @@ def _fitting_cost(model: Model, unit: Unit, short: float, long: float) -> float:
     """What a fit takes beside its embedding; `short` and `long` are tokens of a prompt without and with shots."""
     method, n_train, n_valid = unit.method, len(unit.task.train), min(100, len(unit.task.valid))
     a_round = row_cost(n_valid, -(-n_valid // MAX_ROWS))  # one token of every validation prompt
+    if isinstance(method, SITE) and method.heads == "all":
+        return 0.0
     if isinstance(method, SITE | LTV):
         fitting = method.fitting if isinstance(method, SITE) else FitSettings(n_steps=method.n_steps)
         together = unit.together if isinstance(method, SITE) else 1

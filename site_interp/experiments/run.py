@@ -1,7 +1,6 @@
 """The main job: methods on tasks with seeds, each unit recorded as soon as it is done, continued where it stopped."""
 
 import math
-import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,12 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
-import torch
-
 from site_interp.baselines import SITE, Fitted, FixedAnswers
 from site_interp.comparison import bootstrap_mean
 from site_interp.errors import NotFiniteError, UserError
 from site_interp.evaluation import Evaluation, evaluate_fitted
 from site_interp.experiments.fit_units import Progress, attempt, check_place, fit_together, log_error
+from site_interp.experiments.peak_memory import peak_memory_mb, reset_peak_memory
 from site_interp.experiments.plan import FITTED_TOGETHER, WITHOUT_MODEL, Unit, token_cost, unit_cost
 from site_interp.files import safe_name
 from site_interp.metrics import METRICS, Metric
@@ -110,9 +108,16 @@ def _evaluate(
 
 
 def metrics_of(unit: Unit) -> tuple[Metric, ...]:
-    """The metrics a unit writes when all goes well: answers given without the model have no log-probability."""
-    without_model = unit.method.name in WITHOUT_MODEL
-    return tuple(metric for metric in METRICS if not (without_model and metric == "answer_log_prob"))
+    """The metrics a unit writes when all goes well.
+
+    Answers given without the model have no log-probability, and only tasks of multiple choice have a choice match.
+    """
+    without: set[Metric] = set()
+    if unit.method.name in WITHOUT_MODEL:
+        without.add("answer_log_prob")
+    if unit.task.options is None:
+        without.add("choice_match")
+    return tuple(metric for metric in METRICS if metric not in without)
 
 
 Made = Fitted | FixedAnswers | Exception
@@ -127,6 +132,7 @@ def _fitted(
         if not batched:
             for unit in members:
                 progress.say(unit.label)
+                reset_peak_memory()
                 start, cost = time.perf_counter(), unit_cost(model, unit)
                 made = attempt(_fit, model, unit)
                 seconds = time.perf_counter() - start
@@ -140,6 +146,7 @@ def _fitted(
             several = list(same)
             for start_at in range(0, len(several), FITTED_TOGETHER):
                 part = several[start_at : start_at + FITTED_TOGETHER]
+                reset_peak_memory()  # of the whole batch: its fits share it
                 yield from fit_together(model, method, part, progress, place=partial(adapter_folder, out))
 
 
@@ -213,7 +220,7 @@ def _metric_record(unit: Unit, made: Evaluation, metric: Metric, fit_seconds: fl
         n_prompt_tokens=round(made.n_prompt_tokens, 2),
         fit_seconds=round(fit_seconds, 3),
         eval_seconds=round(made.seconds, 3),
-        peak_memory_mb=round(_peak_memory_mb(), 1),
+        peak_memory_mb=round(peak_memory_mb(), 1),
     )
 
 
@@ -231,10 +238,3 @@ def _record(unit: Unit, **fields: object) -> Record:
         version=version("site-interp"),
         **fields,  # type: ignore[arg-type]
     )
-
-
-def _peak_memory_mb() -> float:
-    """Peak of the device's memory, or of this process where it runs on the CPU."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

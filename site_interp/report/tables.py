@@ -15,6 +15,7 @@ METRIC_WORDS: Mapping[Metric, str] = {
     "prefix_match": "prefix match, % (the official score)",
     "strict_match": "strict match, %",
     "first_token": "first token right, %",
+    "choice_match": "likeliest option right, %",
     "answer_log_prob": "log-probability of the answer, nats",
 }
 COSTS: Mapping[str, str] = {

@@ -48,6 +48,19 @@ def read_hub(name: str, columns: Columns) -> Source:
     return _source(what, what, data, columns)
 
 
+def read_hub_records(data_id: str, config: str | None) -> dict[str, tuple[Record, ...]]:
+    """Every split of a data set of the hub, all columns of it, as they stand.
+
+    Raises:
+        UserError: No such data set within reach, or one that cannot be read.
+    """
+    what, columns = f"hub/{data_id}", Columns()
+    with _refusals(what, "Check the connection, or give a data folder that holds the files"):
+        data = _load(data_id, config, columns)
+    parts = dict(data) if isinstance(data, Mapping) else {"all rows": data}
+    return {split: _records(what, split, part, None) for split, part in parts.items()}
+
+
 def is_data_folder(folder: Path) -> bool:
     """Whether a folder holds files that `datasets` reads, in itself or one level below."""
     files = (path for place in ("*", "*/*") for path in folder.glob(place))
@@ -126,9 +139,10 @@ def _source(name: str, what: str, data: Any, columns: Columns) -> Source:
     return Source(name, f"data set {what}", answered or splits, columns)
 
 
-def _records(what: str, split: str, part: Any, columns: Columns) -> tuple[Record, ...]:
+def _records(what: str, split: str, part: Any, columns: Columns | None) -> tuple[Record, ...]:
+    """The rows of a split with the two columns asked for, or with all where `columns` is None."""
     names = part.column_names
-    wanted = [column for column in (columns.input, columns.output) if column in names]
+    wanted = [column for column in ((columns.input, columns.output) if columns else ()) if column in names]
     if len(wanted) < 2:  # the refusal of the first row names every column
         wanted = names
     features = part.features

@@ -56,8 +56,8 @@ def load_task(
 
     Args:
         name: `antonym` or `bundled/antonym` for a bundled task; `fv/antonym`, `bbh/date_understanding`, `anli/r1` or
-            `mmlu_pro/law` for one in the data folder; `hub/ID` or
-            `hub/ID:CONFIG` for a data set that the `datasets` library finds; or a path: of a .json, .jsonl, .csv or
+            `mmlu_pro/law` for one in the data folder; `hub/ID` or `hub/ID:CONFIG` for a data set that the `datasets`
+            library finds, the benchmarks among them (`hub/facebook/anli:r1`); or a path: of a .json, .jsonl, .csv or
             .tsv file, of a folder with train.json, valid.json and test.json, or of one that `datasets` reads.
         data_dir: Folder that holds `fv/`; None reads the environment variable SITE_INTERP_DATA.
         split_seed: Seed of the split where the source has none, and of the order of test examples.
@@ -103,7 +103,8 @@ def read_source(
     columns = Columns(input_column or "input", output_column or "output")
     prefix, _, rest = str(name).partition("/")
     if isinstance(name, str) and prefix == "hub" and rest:
-        return datasets_hub.read_hub(rest, columns)
+        known = rest.partition(":")[0] in benchmarks.HUB
+        return benchmarks.read_hub_benchmark(rest) if known else datasets_hub.read_hub(rest, columns)
     if isinstance(name, str) and prefix in benchmarks.SOURCES and rest and not Path(name).exists():
         return benchmarks.read_benchmark(name, data_dir)
     if isinstance(name, str) and prefix == "fv" and rest and (folder := _find_folder(rest, data_dir)) is not None:

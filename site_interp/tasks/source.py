@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
+from site_interp.tasks.options import Options
 from site_interp.tasks.rows import Columns, Record
 from site_interp.tasks.splits import clear_leaks, cut_splits
 from site_interp.tasks.task import Task
@@ -21,6 +22,7 @@ class Source:
         columns: Which cells are input and answer.
         case_sensitive: Whether metrics compare letter case, unless asked otherwise.
         encodings: Encoding of each file read, by its path; empty where no text file was read.
+        options: Where the options of an input are found, if the task is one of multiple choice.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Source:
     columns: Columns
     case_sensitive: bool = False
     encodings: Mapping[str, str] = field(default_factory=dict)
+    options: Options | None = None
 
     @property
     def missing_splits(self) -> tuple[str, ...]:
@@ -69,4 +72,5 @@ class Source:
             split_seed=split_seed,
             description=self.description,
             n_leaked=n_leaked,
+            options=self.options,
         )

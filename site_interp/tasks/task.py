@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from site_interp.errors import UserError
+from site_interp.tasks.options import Options
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Task:
         split_seed: Seed of the split where the source has none, and of the order of test examples.
         description: One line for listings and figures.
         n_leaked: Given test rows left out because the same pair stands in train or valid.
+        options: Where the options of an input are found, if the task is one of multiple choice.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Task:
     split_seed: int = 0
     description: str = ""
     n_leaked: int = 0
+    options: Options | None = None
 
     def __repr__(self) -> str:
         sizes = f"{len(self.train)} training, {len(self.valid)} validation, {len(self.test)} test examples"
@@ -77,6 +80,11 @@ class Task:
         order = list(range(len(self.test)))
         random.Random(sub_seed(self.split_seed, "test order", self.name)).shuffle(order)
         return tuple(self.test[index] for index in order[:n])
+
+    def chance(self, n: int | None = None) -> float | None:
+        """Share right of a blind choice among the options of the first `n` test examples; None without options."""
+        shares = [1 / len(self.options.of(e.input)) for e in self.test_examples(n)] if self.options else []
+        return sum(shares) / len(shares) if shares else None
 
 
 def sub_seed(seed: int, purpose: str, task: str) -> int:
