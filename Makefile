@@ -11,7 +11,22 @@ FIGURES := accuracy_* alpha_* patching_sufficiency_first_token patching_necessit
 	transfer_* overlap_jaccard overlap_weighted_jaccard overlap_embeddings head_catalogue stability
 DEMO ?= run $(addprefix --task ,$(DEMO_TASKS)) --n-test 50 --out runs/demo
 
-.PHONY: install demo test test-fast lint types notebooks notebook-outputs figures bench
+# docs/results.md: every method at its own setting, equal labels, benchmarks, and SITE against itself.
+DATA ?= $(SITE_INTERP_DATA)
+FEW := antonym english-french capitalize present-past
+METHODS := zero_shot icl many_shot_icl site function_vector task_vector mtv i2cl ltv lora ia3 knn
+ABLATIONS := mixing=add init=-2 init=2 per=layer loss=answer heads=hard heads=top heads=all target=random target=other \
+	target=mean n_prompts=1 n_prompts=10 n_shots=1 n_shots=5
+RESULT_PARTS := fv labels bbh choice ablations
+RESULT_fv := $(WHY_TASKS:%=--task fv/%) $(METHODS:%=--method %) --seeds 0-2
+RESULT_labels := $(FEW:%=--task fv/%) --method icl --method site --method lora:n_epochs=10 --labels 10,50,200
+RESULT_bbh := $(addprefix --task bbh/,boolean_expressions sports_understanding hyperbaton) $(METHODS:%=--method %)
+RESULT_choice := $(addprefix --task ,anli/r1 anli/r2 anli/r3 mmlu_pro/math mmlu_pro/psychology mmlu_pro/other) \
+	--method zero_shot --method icl --method site --n-shots 3
+RESULT_ablations := $(FEW:%=--task fv/%) --method site $(ABLATIONS:%=--method site:%)
+RESULT_ARGS = $(RESULT_$(1)) --data-dir "$(DATA)" --n-test 50 --out runs/results/$(1)
+
+.PHONY: install demo test test-fast lint types notebooks notebook-outputs figures results results-page bench
 
 install: .venv/.installed
 
@@ -56,6 +71,17 @@ figures: install
 	rm -f figures/*.png figures/*.json
 	mkdir -p figures
 	cp $(foreach kind,$(FIGURES),runs/why/figures/$(kind).png runs/why/figures/$(kind).json) figures/
+
+# Five parts; a stopped one continues. The records are kept in results/main, without any text of the tasks.
+results: install
+	@test -d "$(DATA)/fv" || { echo "make results needs DATA, a folder with fv/, bbh/, anli/ and mmlu_pro/: make results DATA=..." >&2; exit 1; }
+	@set -e; $(foreach part,$(RESULT_PARTS),.venv/bin/site-interp run $(call RESULT_ARGS,$(part)) --plan;)
+	@set -e; $(foreach part,$(RESULT_PARTS),.venv/bin/site-interp run $(call RESULT_ARGS,$(part));)
+	.venv/bin/python benchmarks/results.py --keep runs/results --data-dir "$(DATA)"
+
+# Tables, numbers and figures of docs/results.md from the kept records, in seconds.
+results-page: install
+	.venv/bin/python benchmarks/results.py
 
 bench: install
 	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); \

@@ -1,8 +1,10 @@
 """What a step of a fit computes: the losses of a batch of rows, and their gradient; nothing is drawn or kept here."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -33,17 +35,20 @@ class Written:
     Args:
         targets: Embedding of each run.
         settings: How alpha is mixed, and the loss.
-        weigh: Whether the values are weights themselves, not logits of a share.
+        values: What the values of a run are: `logits` of shares, `shares`, or `weights` of an added target.
+        n_draws: Sets of values that take one target: values and rows count draws of runs, run after run.
     """
 
     targets: Float[Tensor, "run layer head d_head"]
     settings: FitSettings
-    weigh: bool
+    values: Literal["logits", "shares", "weights"] = "logits"
+    n_draws: int = 1
 
     def edit(self, values: Float[Tensor, "run layer head"], of_run: Int[Tensor, " batch"]) -> Intervention:
         """The intervention of the rows of a batch."""
-        shares = values[of_run] if self.weigh else torch.sigmoid(values[of_run])
-        return Intervention(self.targets[of_run], shares, adds=self.weigh or self.settings.mixing == "add")
+        shares = torch.sigmoid(values[of_run]) if self.values == "logits" else values[of_run]
+        adds = self.values == "weights" or self.settings.mixing == "add"
+        return Intervention(self.targets[of_run // self.n_draws], shares, adds=adds)
 
     def loss(
         self, prefixes: Prefixes, answers: Sequence[tuple[int, ...]], edit: Intervention
@@ -133,3 +138,28 @@ def _row_bytes(kept: KeptPrefixes, n_tokens: int, *, backward: bool) -> int:
 def means(per_run: dict[int, list[float]], n_runs: int) -> list[float]:
     """Mean loss of each run, in their order."""
     return [sum(per_run[run]) / len(per_run[run]) for run in range(n_runs)]
+
+
+def prompts_of(plans: Sequence[FitPlan], first: int, last: int) -> list[str]:
+    """The different training prompts of the steps from `first` to before `last`."""
+    return list(dict.fromkeys(prompt for plan in plans for step in plan.steps[first:last] for prompt, _ in step))
+
+
+def windows(model: Model, plans: Sequence[FitPlan], n_steps: int, budget: tuple[int, int]) -> list[tuple[int, int]]:
+    """Stretches of steps, as long as their prompts fit when kept; usually one that holds them all.
+
+    Args:
+        budget: Bytes for what is kept, and for encoding it.
+    """
+    most, scratch = budget
+
+    def kept(steps: tuple[int, int]) -> int:
+        return kept_bytes(model, prompts_of(plans, *steps), scratch)
+
+    found: list[tuple[int, int]] = []
+    while not found or found[-1][1] < n_steps:
+        first = found[-1][1] if found else 0
+        stretches = [(first, last) for last in range(first + 1, n_steps + 1)]
+        whole = kept(stretches[-1]) <= most
+        found.append(stretches[-1 if whole else max(0, bisect_right(stretches, most, key=kept) - 1)])
+    return found

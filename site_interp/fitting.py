@@ -4,7 +4,6 @@ A row of a batch is one training example of one run, with that run's target and 
 Adam is elementwise, so runs that share a batch do not touch each other; one run is the special case.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.fit_plan import FitPlan, FitRun, draw_plan
-from site_interp.fit_steps import Row, Validation, Written, means, row_losses
+from site_interp.fit_steps import Row, Validation, Written, means, prompts_of, row_losses, windows
 from site_interp.kept import KeptPrefixes, kept_bytes
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
@@ -71,11 +70,12 @@ def fit_selections(
     settings: FitSettings = PAPER,
     memory: int = DEFAULT_MEMORY,
     progress: Advance = lambda _: None,
+    weigh: bool = False,
 ) -> list[HeadSelection]:
     """Fit many runs together; each comes out as it would alone, up to rounding.
 
     Runs whose validation prompts do not fit in the budget together are fitted one part after the other. `progress` is
-    called with run-steps: one step of one run counts 1.
+    called with run-steps: one step of one run counts 1. With `weigh` the logits are weights (`fit_weights`).
 
     Returns:
         One selection for each run, in their order.
@@ -88,10 +88,12 @@ def fit_selections(
         return [
             selection
             for part in parts
-            for selection in fit_selections(model, part, settings=settings, memory=memory, progress=progress)
+            for selection in fit_selections(
+                model, part, settings=settings, memory=memory, progress=progress, weigh=weigh
+            )
         ]
     with model.frozen(), torch.enable_grad():
-        return _fit(model, runs, plans, settings, memory, progress)
+        return _fit(model, runs, plans, settings, memory, progress, weigh=weigh)
 
 
 def fit_joint_selection(
@@ -119,21 +121,21 @@ def fit_joint_selection(
 
 def fit_weights(
     model: Model,
-    run: FitRun,
+    runs: Sequence[FitRun],
     *,
     settings: FitSettings,
     memory: int = DEFAULT_MEMORY,
     progress: Advance = lambda _: None,
-) -> tuple[Float[Tensor, "layer head"], FitTrace]:
+) -> list[tuple[Float[Tensor, "layer head"], FitTrace]]:
     """One real weight per head instead of a share: z <- z + weight * t, from weights `settings.init`.
 
     What learnable task vectors fit (`baselines.LTV`). Arguments as in `fit_selections`.
+
+    Returns:
+        For each run its weights, and how the fit went.
     """
-    plans = [draw_plan(model, run, settings)]
-    with model.frozen(), torch.enable_grad():
-        (found,) = _fit(model, [run], plans, settings, memory, progress, weigh=True)
-    assert found.trace is not None
-    return found.logits, found.trace
+    found = fit_selections(model, runs, settings=settings, memory=memory, progress=progress, weigh=True)
+    return [(one.logits, one.trace) for one in found if one.trace is not None]
 
 
 def _fit(
@@ -150,7 +152,7 @@ def _fit(
     """One selection for each run, or a single one that all of them share."""
     targets = torch.stack([run.embedding.mean for run in runs]).to(model.device, torch.float32)
     n_alphas = 1 if joint else len(runs)
-    written = Written(targets, settings, weigh)
+    written = Written(targets, settings, "weights" if weigh else "logits")
     shape = (n_alphas, model.n_layers, model.n_heads if settings.per == "head" else 1)
     fitted = torch.full(shape, float(settings.init), device=model.device, requires_grad=True)
     optimizer = torch.optim.Adam([fitted], lr=settings.lr)
@@ -158,8 +160,8 @@ def _fit(
     validating = Validation(model, plans, scratch)
     losses: list[list[float]] = [[] for _ in range(n_alphas)]
     validations: list[list[tuple[int, float, Tensor]]] = [[] for _ in range(n_alphas)]
-    for first, last in _windows(model, plans, settings.n_steps, (memory - scratch - validating.n_bytes, scratch)):
-        train = KeptPrefixes(model, _prompts(plans, first, last), scratch)
+    for first, last in windows(model, plans, settings.n_steps, (memory - scratch - validating.n_bytes, scratch)):
+        train = KeptPrefixes(model, prompts_of(plans, first, last), scratch)
         for step in range(first, last):
             rows = [Row(run, *item) for run, plan in enumerate(plans) for item in plan.steps[step]]
             optimizer.zero_grad()
@@ -184,31 +186,6 @@ def _fit(
 def _per_alpha(losses: Sequence[float], n_alphas: int) -> Sequence[float]:
     """Losses of runs that each have their alpha, or the mean of those that share one."""
     return losses if n_alphas == len(losses) else [sum(losses) / len(losses)]
-
-
-def _prompts(plans: Sequence[FitPlan], first: int, last: int) -> list[str]:
-    """The different training prompts of the steps from `first` to before `last`."""
-    return list(dict.fromkeys(prompt for plan in plans for step in plan.steps[first:last] for prompt, _ in step))
-
-
-def _windows(model: Model, plans: Sequence[FitPlan], n_steps: int, budget: tuple[int, int]) -> list[tuple[int, int]]:
-    """Stretches of steps, as long as their prompts fit when kept; usually one that holds them all.
-
-    Args:
-        budget: Bytes for what is kept, and for encoding it.
-    """
-    most, scratch = budget
-
-    def kept(steps: tuple[int, int]) -> int:
-        return kept_bytes(model, _prompts(plans, *steps), scratch)
-
-    windows: list[tuple[int, int]] = []
-    while not windows or windows[-1][1] < n_steps:
-        first = windows[-1][1] if windows else 0
-        stretches = [(first, last) for last in range(first + 1, n_steps + 1)]
-        whole = kept(stretches[-1]) <= most
-        windows.append(stretches[-1 if whole else max(0, bisect_right(stretches, most, key=kept) - 1)])
-    return windows
 
 
 def _selection(

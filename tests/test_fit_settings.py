@@ -71,7 +71,7 @@ def test_every_way_of_fitting_is_the_slow_way(model: Any, oracle: Oracle, way: s
 
 def test_weights_are_those_of_the_slow_way(model: Any, oracle: Oracle) -> None:
     how, run = replace(QUICK, checkpoint="last", lr=0.05), run_on(model)
-    weights, trace = fit_weights(model, run, settings=how)
+    ((weights, trace),) = fit_weights(model, [run], settings=how)
     wanted = slow_fit(oracle, draw_plan(model, run, how).steps, run.embedding.mean, how, weigh=True)
     assert torch.allclose(weights, wanted, atol=TOLERANCE)
     assert (trace.chosen_step, float(weights.abs().max()) > 0.05) == (how.n_steps, True)

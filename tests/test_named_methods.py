@@ -29,7 +29,7 @@ from site_interp.cli.run_verb import METHOD_HELP
 from site_interp.errors import UserError
 from site_interp.evaluation import evaluate_fitted
 from site_interp.experiments.plan import plan_units, unit_cost
-from site_interp.experiments.run import fitted_folder, run_units
+from site_interp.experiments.run import adapter_folder, run_units
 from site_interp.selection import FitSettings
 from site_interp.store import read_results
 
@@ -87,11 +87,11 @@ def run_units_again(out: Path, units: Sequence[Any]) -> int:
 
 def test_what_was_fitted_comes_back_from_the_run_and_scores_the_same(llama: Any, finished: Any) -> None:
     out, units = finished
-    kept = {unit.method.name: unit for unit in units if fitted_folder(out, unit).is_dir()}
-    assert set(kept) == {"function_vector", "task_vector", "mtv", "i2cl", "ltv", "lora", "ia3"}
+    kept = {unit.method.name: unit for unit in units if adapter_folder(out, unit).is_dir()}
+    assert set(kept) == {"site", "function_vector", "task_vector", "mtv", "i2cl", "ltv", "lora", "ia3"}
     scores = {(r.method, r.metric): r.scores for r in read_results(out)}
     for name, unit in kept.items():
-        fitted = load_fitted(fitted_folder(out, unit), llama)
+        fitted = load_fitted(adapter_folder(out, unit), llama)
         assert isinstance(fitted, Fitted)
         made = evaluate_fitted(llama, unit.task, fitted, seed=1, n_test=4)
         for metric, found in made.scores.items():

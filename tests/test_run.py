@@ -375,9 +375,9 @@ def test_no_more_than_a_set_number_of_fits_share_a_batch(
     llama: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    real = SITE.select
-    monkeypatch.setattr(SITE, "select", lambda self, *args: (sizes.append(len(args[1])), real(self, *args))[1])
-    monkeypatch.setattr(run_module, "FITTED_TOGETHER", 2)
+    real = SITE.fit_prepared
+    monkeypatch.setattr(SITE, "fit_prepared", lambda self, *args: (sizes.append(len(args[1])), real(self, *args))[1])
+    monkeypatch.setattr(SITE, "together", 2)
     fast = quick_site(n_prompts=1, n_shots=1, fitting=replace(QUICK, n_steps=1, n_valid=1))
     assert run_units(llama, plan_units(llama, TASKS[:1], [fast], range(3), 1), tmp_path).done == 3
     assert sizes == [2, 1]

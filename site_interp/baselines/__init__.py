@@ -5,13 +5,13 @@ from site_interp.baselines.function_vector import FunctionVector
 from site_interp.baselines.i2cl import I2CL, I2CLFitted
 from site_interp.baselines.icl import ICL
 from site_interp.baselines.knn import KNN, TRIGRAMS, Similarity
-from site_interp.baselines.load import load_fitted
+from site_interp.baselines.load import Kept, load_fitted
 from site_interp.baselines.lora import IA3, LoRA
 from site_interp.baselines.ltv import LTV
 from site_interp.baselines.many_shot import ManyShotICL
-from site_interp.baselines.method import ChangesModel, Fitted, FixedAnswers, Method
+from site_interp.baselines.method import ChangesModel, FitsTogether, Fitted, FixedAnswers, Method
 from site_interp.baselines.mtv import MTV
-from site_interp.baselines.named import METHOD_NAMES, known_methods, named_method
+from site_interp.baselines.named import METHOD_CLASSES, METHOD_NAMES, known_methods, named_method
 from site_interp.baselines.peft_fit import PeftFitted
 from site_interp.baselines.saved import SavedSITE
 from site_interp.baselines.site import DEFAULT, PRESETS, SITE
@@ -26,6 +26,7 @@ __all__ = [
     "ICL",
     "KNN",
     "LTV",
+    "METHOD_CLASSES",
     "METHOD_NAMES",
     "MTV",
     "PRESETS",
@@ -33,10 +34,12 @@ __all__ = [
     "TRIGRAMS",
     "ChangesModel",
     "Echo",
+    "FitsTogether",
     "Fitted",
     "FixedAnswers",
     "FunctionVector",
     "I2CLFitted",
+    "Kept",
     "LoRA",
     "Majority",
     "ManyShotICL",

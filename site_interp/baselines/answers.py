@@ -22,18 +22,18 @@ def pair_of(model: Model, template: Template, example: Example) -> Pair:
     return model.token_ids(prompt), model.answer_ids(prompt, answer)
 
 
-def parts_of(model: Model, pairs: Sequence[Pair], memory: int) -> list[list[Pair]]:
-    """Pairs of similar length that go through the model together within the budget."""
-    parts: list[list[Pair]] = []
+def parts_of(model: Model, pairs: Sequence[Pair], memory: int) -> list[list[int]]:
+    """Places of pairs of similar length that go through the model together within the budget."""
+    parts: list[list[int]] = []
     longest = longest_answer = 0
-    for pair in sorted(pairs, key=lambda pair: sum(map(len, pair))):
-        longest, longest_answer = sum(map(len, pair)), max(longest_answer, len(pair[1]))
+    for place in sorted(range(len(pairs)), key=lambda place: sum(map(len, pairs[place]))):
+        longest, longest_answer = sum(map(len, pairs[place])), max(longest_answer, len(pairs[place][1]))
         # Activations of every layer are kept for the backward pass, and attention scores of every pair of tokens.
         wide = model.n_layers * (40 * model.d_model + 3 * model.n_heads * longest)
         row_bytes = 4 * (longest * wide + 4 * (longest_answer + 1) * model.d_vocab)
         if not parts or (len(parts[-1]) + 1) * row_bytes > memory:
             parts.append([])
-        parts[-1].append(pair)
+        parts[-1].append(place)
     return parts
 
 

@@ -11,8 +11,11 @@ from site_interp.baselines.site import SITE
 from site_interp.baselines.steered import Steered
 from site_interp.model import Model
 
+Kept = Adapter | Steered | PeftFitted | I2CLFitted
+"""A fitted method that can be saved and read back."""
 
-def load_fitted(folder: str | Path, model: Model | None = None) -> Adapter | Steered | PeftFitted | I2CLFitted:
+
+def load_fitted(folder: str | Path, model: Model | None = None) -> Kept:
     """Read a fitted method back, whichever it is.
 
     Args:

@@ -24,7 +24,7 @@ class LoRA:
 
     Args:
         rank, alpha: Of the change.
-        lr: Largest step size.
+        lr: Largest step size; the default validated best of several (benchmarks/learning_rates.py).
         n_epochs, batch_size, n_examples, n_valid: As in `Training`.
         template: How inputs become prompts.
         memory: Budget in bytes; changes no number beyond rounding.
@@ -36,7 +36,7 @@ class LoRA:
     needs: ClassVar[Needs] = "valid"
     rank: int = 8
     alpha: int = 16
-    lr: int | float = 1e-3
+    lr: int | float = 3e-3
     n_epochs: int = 2
     batch_size: int = 8
     n_examples: int = 300
@@ -82,7 +82,7 @@ class IA3:
         factor * k, factor * v, factor * MLP activation, from factors of 1          (section 3.3)
 
     Args:
-        lr: Largest step size.
+        lr: Largest step size; the default validated best of several (benchmarks/learning_rates.py).
         n_epochs, batch_size, n_examples, n_valid: As in `Training`.
         template: How inputs become prompts.
         memory: Budget in bytes; changes no number beyond rounding.

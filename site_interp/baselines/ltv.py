@@ -1,10 +1,10 @@
 """Learnable task vectors (Saglam et al., ACL Findings 2025, arXiv 2502.05390): weighted sums of mean head outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
+from site_interp.baselines.method import FITTED_TOGETHER, Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
 from site_interp.embedding import embed_task
 from site_interp.fit_plan import FitRun
@@ -12,6 +12,7 @@ from site_interp.fitting import fit_weights
 from site_interp.injection import Intervention
 from site_interp.model import Model
 from site_interp.prefixes import DEFAULT_MEMORY
+from site_interp.progress import Advance
 from site_interp.prompts import QA, Template
 from site_interp.provenance import Provenance
 from site_interp.selection import FitSettings
@@ -30,7 +31,8 @@ class LTV:
 
     Args:
         n_prompts, n_shots: Prompts and demonstrations for the mean outputs.
-        n_steps, lr: Steps of Adam with one example each, and their size.
+        n_steps, lr: Steps of Adam with one example each, and their size, which validated best of three
+            (benchmarks/learning_rates.py).
         n_valid: At most so many validation examples.
         template: How examples become prompts.
         memory: Budget in bytes; changes no number.
@@ -40,6 +42,7 @@ class LTV:
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
     needs: ClassVar[Needs] = "valid"
+    together: ClassVar[int] = FITTED_TOGETHER
     n_prompts: int = 50
     n_shots: int = 10
     n_steps: int = 400
@@ -60,8 +63,17 @@ class LTV:
         """Settings that are not the default, by name."""
         return variant_of(settings_of(self, plain=True), settings_of(LTV(), plain=True))
 
-    def fit(self, model: Model, labelled: Labelled, seed: int) -> Steered:
-        """Embed the task and fit the weights.
+    @property
+    def n_fit_steps(self) -> int:
+        """Steps of one fit."""
+        return self.n_steps
+
+    def n_read(self, task: str) -> int:
+        """Prompts of the mean outputs."""
+        return self.n_prompts
+
+    def prepare(self, model: Model, labelled: Labelled, seed: int, progress: Advance | None = None) -> FitRun:
+        """The mean outputs.
 
         Raises:
             UserError: Too few examples.
@@ -74,11 +86,32 @@ class LTV:
             seed=seed,
             template=self.template,
             memory=self.memory,
-            progress=lambda _: None,
+            progress=progress,
         )
+        return FitRun(embedding, labelled, seed)
+
+    def fit_prepared(
+        self, model: Model, prepared: Sequence[FitRun], progress: Advance = lambda _: None
+    ) -> list[Steered]:
+        """The weights of each.
+
+        Raises:
+            UserError: No training or validation examples.
+        """
         settings = FitSettings(n_steps=self.n_steps, lr=self.lr, n_valid=self.n_valid)
-        weights, trace = fit_weights(model, FitRun(embedding, labelled, seed), settings=settings, memory=self.memory)
-        written = Intervention(embedding.mean[None], weights[None], adds=True)
-        notes = {"step": trace.chosen_step, "valid_loss": list(trace.valid_loss)}
-        origin = Provenance.of(model, labelled, self.template, seed)
-        return Steered(self.name, origin, written, weights.numel(), notes)
+        found = fit_weights(model, prepared, settings=settings, memory=self.memory, progress=progress)
+        made = []
+        for run, (weights, trace) in zip(prepared, found, strict=True):
+            written = Intervention(run.embedding.mean[None], weights[None], adds=True)
+            notes = {"step": trace.chosen_step, "valid_loss": list(trace.valid_loss)}
+            origin = Provenance.of(model, run.labelled, self.template, run.seed)
+            made.append(Steered(self.name, origin, written, weights.numel(), notes))
+        return made
+
+    def fit(self, model: Model, labelled: Labelled, seed: int) -> Steered:
+        """Embed the task and fit the weights.
+
+        Raises:
+            UserError: Too few examples.
+        """
+        return self.fit_prepared(model, [self.prepare(model, labelled, seed, lambda _: None)])[0]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from site_interp.errors import UserError
 from site_interp.injection import Edit
 from site_interp.model import Model
+from site_interp.progress import Advance
 from site_interp.prompts import Template
 from site_interp.tasks import Labelled, Task
 
@@ -100,6 +101,31 @@ class Method(Protocol):
 
     def fit(self, model: Model, labelled: Labelled, seed: int) -> Fitted | FixedAnswers:
         """Adapt to a task."""
+
+
+FITTED_TOGETHER = 10
+"""Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little."""
+
+
+@runtime_checkable
+class FitsTogether(Protocol):
+    """A method whose fits on several tasks and seeds go through the model in one batch; each comes out as alone."""
+
+    together: ClassVar[int]
+    """At most so many fits in a batch."""
+
+    @property
+    def n_fit_steps(self) -> int:
+        """Steps of one fit."""
+
+    def n_read(self, task: str) -> int:
+        """Prompts that the fit on a task reads before its first step."""
+
+    def prepare(self, model: Model, labelled: Labelled, seed: int, progress: Advance | None = None) -> Any:
+        """What a fit starts from; `progress` is called with the prompts read."""
+
+    def fit_prepared(self, model: Model, prepared: Sequence[Any], progress: Advance) -> Sequence[Any]:
+        """The fitted method of each; `progress` is called with steps of single fits."""
 
 
 def variant_of(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

@@ -12,18 +12,20 @@ from site_interp.baselines.method import Needs, check_counts, settings_of, varia
 from site_interp.baselines.steered import Steered
 from site_interp.embedding import embed_task
 from site_interp.errors import UserError
-from site_interp.fit_plan import FitRun, Item, draw_plan
-from site_interp.injection import Intervention, injected_logits
+from site_interp.fit_plan import FitRun, draw_plan
+from site_interp.fit_steps import Row, Validation, Written, prompts_of, row_losses, windows
+from site_interp.injection import Intervention
 from site_interp.kept import KeptPrefixes
 from site_interp.model import Model
-from site_interp.prefixes import DEFAULT_MEMORY, check_finite
+from site_interp.prefixes import DEFAULT_MEMORY
+from site_interp.progress import Advance
 from site_interp.prompts import QA, Template
 from site_interp.provenance import Provenance
 from site_interp.selection import FitSettings
 from site_interp.tasks import Labelled, sub_seed
 
 CLAMP = 1e-3  # of the gates' probabilities, and of the rewards' spread
-MAX_ROWS = 64
+TOGETHER = 4  # runs in a batch: each brings `n_samples` rows
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,14 @@ class MTV:
         validate_every: Steps between validations.
         n_valid: At most so many validation examples.
         template: How examples become prompts.
-        memory: Budget in bytes; changes no number.
+        memory: Budget in bytes; changes no number beyond rounding.
     """
 
     name: ClassVar[str] = "mtv"
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
     needs: ClassVar[Needs] = "valid"
+    together: ClassVar[int] = TOGETHER
     n_prompts: int = 100
     n_shots: int = 4
     n_steps: int = 600
@@ -79,8 +82,17 @@ class MTV:
         """Settings that are not the default, by name."""
         return variant_of(settings_of(self, plain=True), settings_of(MTV(), plain=True))
 
-    def fit(self, model: Model, labelled: Labelled, seed: int) -> Steered:
-        """Embed the task and fit the gates.
+    @property
+    def n_fit_steps(self) -> int:
+        """Steps of one fit."""
+        return self.n_steps
+
+    def n_read(self, task: str) -> int:
+        """Prompts of the mean outputs."""
+        return self.n_prompts
+
+    def prepare(self, model: Model, labelled: Labelled, seed: int, progress: Advance | None = None) -> FitRun:
+        """The mean outputs.
 
         Raises:
             UserError: Too few examples.
@@ -93,33 +105,71 @@ class MTV:
             seed=seed,
             template=self.template,
             memory=self.memory,
-            progress=lambda _: None,
+            progress=progress,
         )
-        settings = FitSettings(n_steps=self.n_steps, n_valid=self.n_valid)
-        plan = draw_plan(model, FitRun(embedding, labelled, seed), settings)
-        target = embedding.mean[None].to(model.device)
-        logits = torch.full((model.n_layers, model.n_heads), float(self.init))
+        return FitRun(embedding, labelled, seed)
+
+    @torch.no_grad()
+    def fit_prepared(
+        self, model: Model, prepared: Sequence[FitRun], progress: Advance = lambda _: None
+    ) -> list[Steered]:
+        """The gates of each; draws of all of them go through the model together.
+
+        Raises:
+            UserError: No training or validation examples.
+        """
+        settings = FitSettings(n_steps=self.n_steps, validate_every=self.validate_every, n_valid=self.n_valid)
+        plans = [draw_plan(model, run, settings) for run in prepared]
+        targets = torch.stack([run.embedding.mean for run in prepared]).to(model.device, torch.float32)
+        drawn = Written(targets, settings, "shares", n_draws=self.n_samples)
+        chosen = Written(targets, settings, "shares")
+        logits = torch.full((len(prepared), model.n_layers, model.n_heads), float(self.init))
         optimizer = torch.optim.Adam([logits], lr=self.lr)
-        draw = torch.Generator().manual_seed(sub_seed(seed, "gates", labelled.task) % 2**63)
-        train = _kept(model, [item for step in plan.steps for item in step], self.memory)
-        valid = _kept(model, plan.valid, self.memory)
-        best, validated = (float("inf"), torch.zeros_like(logits), 0), []
-        for step, items in enumerate(plan.steps, start=1):
-            probability = torch.sigmoid(logits).clamp(CLAMP, 1 - CLAMP)
-            gates = torch.rand(self.n_samples, *logits.shape, generator=draw) < probability
-            rewards = _log_probs(train, list(items) * self.n_samples, target, gates.float())
-            logits.grad = policy_gradient(logits, gates.float(), rewards)
-            optimizer.step()
-            if step % self.validate_every == 0 or step == self.n_steps:
-                opened = (logits > 0).float()
-                loss = -float(_log_probs(valid, plan.valid, target, opened.expand(len(plan.valid), -1, -1)).mean())
-                validated.append(loss)
-                best = min(best, (loss, opened, step), key=lambda found: found[0])
-        _, opened, step = best
-        notes = {"step": step, "n_open": int(opened.sum()), "valid_loss": validated}
-        origin = Provenance.of(model, labelled, self.template, seed)
-        written = Intervention(embedding.mean[None], opened[None])
+        draws = [
+            torch.Generator().manual_seed(sub_seed(run.seed, "gates", run.labelled.task) % 2**63) for run in prepared
+        ]
+        scratch = self.memory // 4
+        validating = Validation(model, plans, scratch)
+        opened_at: list[list[tuple[float, Tensor, int]]] = [[] for _ in prepared]
+        for first, last in windows(model, plans, self.n_steps, (self.memory - scratch - validating.n_bytes, scratch)):
+            train = KeptPrefixes(model, prompts_of(plans, first, last), scratch)
+            for step in range(first, last):
+                probability = torch.sigmoid(logits).clamp(CLAMP, 1 - CLAMP)
+                gates = torch.stack(
+                    [
+                        (torch.rand(self.n_samples, *own.shape, generator=draw) < own).float()
+                        for own, draw in zip(probability, draws, strict=True)
+                    ]
+                )
+                items = [item for plan in plans for item in plan.steps[step] for _ in range(self.n_samples)]
+                rows = [Row(place, *item) for place, item in enumerate(items)]
+                losses = row_losses(train, rows, drawn, gates.flatten(0, 1).to(model.device), scratch, backward=False)
+                rewards = -torch.tensor([losses[place][0] for place in range(len(rows))]).view(len(prepared), -1)
+                logits.grad = torch.stack(list(map(policy_gradient, logits, gates, rewards)))
+                optimizer.step()
+                if (step + 1) % self.validate_every == 0 or step + 1 == self.n_steps:
+                    opened = (logits > 0).float()
+                    validated = validating.losses(chosen, opened.to(model.device))
+                    for run, loss in enumerate(validated):
+                        opened_at[run].append((loss, opened[run], step + 1))
+                progress(len(prepared))
+        return [self._steered(model, run, found) for run, found in zip(prepared, opened_at, strict=True)]
+
+    def _steered(self, model: Model, run: FitRun, found: Sequence[tuple[float, Tensor, int]]) -> Steered:
+        """The gates of the step that validated best."""
+        _, opened, step = min(found, key=lambda one: one[0])
+        notes = {"step": step, "n_open": int(opened.sum()), "valid_loss": [loss for loss, *_ in found]}
+        origin = Provenance.of(model, run.labelled, self.template, run.seed)
+        written = Intervention(run.embedding.mean[None], opened[None])
         return Steered(self.name, origin, written, opened.numel(), notes)
+
+    def fit(self, model: Model, labelled: Labelled, seed: int) -> Steered:
+        """Embed the task and fit the gates.
+
+        Raises:
+            UserError: Too few examples.
+        """
+        return self.fit_prepared(model, [self.prepare(model, labelled, seed, lambda _: None)])[0]
 
 
 def policy_gradient(
@@ -134,24 +184,3 @@ def policy_gradient(
     # The advantages add up to 0, so any constant may stand for the probability. With the mean of the draws a gate on
     # which all draws agree gets exactly 0; Adam would blow rounding up to a whole step.
     return -(advantage[:, None, None] * (gates - gates.mean(dim=0)) * inside).sum(dim=0)
-
-
-def _kept(model: Model, items: Sequence[Item], memory: int) -> KeptPrefixes:
-    return KeptPrefixes(model, list(dict.fromkeys(prompt for prompt, _ in items)), memory // 4)
-
-
-@torch.no_grad()
-def _log_probs(
-    kept: KeptPrefixes,
-    items: Sequence[Item],
-    target: Float[Tensor, "1 layer head d_head"],
-    gates: Float[Tensor, "row layer head"],
-) -> Float[Tensor, " row"]:
-    """Log-probability of each item's first answer token with its gates open."""
-    found = torch.zeros(len(items))
-    for prefixes, places in kept.batches([prompt for prompt, _ in items], MAX_ROWS):
-        logits = injected_logits(prefixes, Intervention(target, gates[places]))
-        check_finite(prefixes, logits, "logits")
-        first = torch.tensor([items[place][1][0] for place in places], device=logits.device)
-        found[places] = logits.log_softmax(-1).gather(-1, first[:, None])[:, 0].cpu()
-    return found

@@ -24,11 +24,11 @@ from site_interp.prompts import QA, Template
 from site_interp.selection import FitSettings
 from site_interp.tasks import Task
 
-CLASSES: tuple[type[Any], ...] = (
+METHOD_CLASSES: tuple[type[Any], ...] = (
     ZeroShot, ICL, ManyShotICL, SITE, FunctionVector, TaskVector, MTV, I2CL, LTV, LoRA, IA3, KNN, Majority, Echo,
 )  # fmt: skip
 NOT_TEXT = ("memory", "template", "fitting", "similarity", "donors")  # given otherwise
-METHOD_NAMES: tuple[str, ...] = tuple(one.name for one in CLASSES)
+METHOD_NAMES: tuple[str, ...] = tuple(one.name for one in METHOD_CLASSES)
 
 
 def known_methods(
@@ -51,7 +51,7 @@ def known_methods(
         "ltv": {"n_shots": n_shots, "n_prompts": n_prompts},
     }
     made = {}
-    for one in CLASSES:
+    for one in METHOD_CLASSES:
         names = {field.name for field in fields(one)}
         given = {name: value for name, value in shared.items() if name in names} | own.get(one.name, {})
         made[one.name] = one(**given)

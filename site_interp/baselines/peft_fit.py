@@ -173,7 +173,7 @@ def _train(
             optimizer.zero_grad()
             total = 0.0
             for part in parts_of(model, pairs, memory):
-                summed = answer_losses(model, part).sum() / n_tokens
+                summed = answer_losses(model, [pairs[place] for place in part]).sum() / n_tokens
                 summed.backward()
                 total += float(summed.detach())
             check_loss(model, total, "training loss")
@@ -190,7 +190,8 @@ def _train(
 @torch.no_grad()
 def _validate(model: Model, pairs: Sequence[Pair], memory: int) -> float:
     """Mean cross-entropy of an answer token over all of them, in nats."""
-    total = sum(float(answer_losses(model, part).sum()) for part in parts_of(model, pairs, memory))
+    parts = [[pairs[place] for place in part] for part in parts_of(model, pairs, memory)]
+    total = sum(float(answer_losses(model, part).sum()) for part in parts)
     mean = total / sum(len(answer) for _, answer in pairs)
     check_loss(model, mean, "validation loss")
     return mean

@@ -8,7 +8,7 @@ import torch
 
 from site_interp.adapter import Adapter
 from site_interp.baselines.ablations import Heads, Target, hard_heads, mean_target, random_target
-from site_interp.baselines.method import Needs, variant_of
+from site_interp.baselines.method import FITTED_TOGETHER, Needs, variant_of
 from site_interp.embedding import TaskEmbedding, embed_task
 from site_interp.errors import UserError
 from site_interp.fit_plan import FitRun
@@ -47,6 +47,7 @@ class SITE:
     revision: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
     needs: ClassVar[Needs] = "valid"
+    together: ClassVar[int] = FITTED_TOGETHER
     n_prompts: int = 50
     n_shots: int = 10
     fitting: FitSettings = DEFAULT
@@ -106,9 +107,19 @@ class SITE:
             )
         return mean_target([self._embed(model, Labelled(task), seed, progress) for task in lenders], labelled)
 
-    def n_embeddings(self, task: str) -> int:
-        """Task embeddings that one fit computes."""
-        return max(1, len(self._lenders(task))) if self.target in ("other", "mean") else 1
+    @property
+    def n_fit_steps(self) -> int:
+        """Steps of one fit; none where every head is open."""
+        return 0 if self.heads == "all" else self.fitting.n_steps
+
+    def n_read(self, task: str) -> int:
+        """Prompts of the task embedding, or of those that are taken instead."""
+        lenders = self._lenders(task) if self.target in ("other", "mean") else ()
+        return self.n_prompts * max(1, len(lenders))
+
+    def prepare(self, model: Model, labelled: Labelled, seed: int, progress: Advance | None = None) -> FitRun:
+        """The embedding, and whose labels alpha is fitted to; errors are those of `embed`."""
+        return FitRun(self.embed(model, labelled, seed, progress), labelled, seed)
 
     def _lenders(self, task: str) -> tuple[Task, ...]:
         """The donors of `other` or `mean`; `other` is the one that follows in their order."""
@@ -129,19 +140,20 @@ class SITE:
             progress=progress,
         )
 
-    def select(self, model: Model, runs: Sequence[FitRun], progress: Advance = lambda _: None) -> list[Adapter]:
+    def fit_prepared(
+        self, model: Model, prepared: Sequence[FitRun], progress: Advance = lambda _: None
+    ) -> list[Adapter]:
         """The second half, for many runs in one batch: alpha."""
         if self.heads == "all":
             shape = (model.n_layers, model.n_heads)
-            selections = [HeadSelection(torch.zeros(shape), seed=r.seed, n_labels=r.labelled.n_used) for r in runs]
-            progress(self.fitting.n_steps * len(runs))
+            selections = [HeadSelection(torch.zeros(shape), seed=r.seed, n_labels=r.labelled.n_used) for r in prepared]
         else:
-            selections = fit_selections(model, runs, settings=self.fitting, memory=self.memory, progress=progress)
+            selections = fit_selections(model, prepared, settings=self.fitting, memory=self.memory, progress=progress)
         return [
             Adapter(run.embedding, hard_heads(selection, self.heads, self.share))
-            for run, selection in zip(runs, selections, strict=True)
+            for run, selection in zip(prepared, selections, strict=True)
         ]
 
     def fit(self, model: Model, labelled: Labelled, seed: int) -> Adapter:
         """Embed the task and fit alpha."""
-        return self.select(model, [FitRun(self.embed(model, labelled, seed), labelled, seed)])[0]
+        return self.fit_prepared(model, [self.prepare(model, labelled, seed)])[0]

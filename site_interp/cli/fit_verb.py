@@ -112,10 +112,10 @@ def _fit(
     model: "Model", units: "list[Unit]", out: Path, progress: "Progress", *, preset: str | None
 ) -> "tuple[list[tuple[Adapter, Path]], list[str]]":
     """Every adapter with its folder, and a line for each unit that failed; where there is one unit, its error."""
+    from site_interp.adapter import Adapter
     from site_interp.baselines import SITE
     from site_interp.errors import UserError
     from site_interp.experiments.fit_units import fit_together, log_error
-    from site_interp.experiments.plan import FITTED_TOGETHER
 
     made, reasons = [], []
     method = units[0].method
@@ -124,10 +124,11 @@ def _fit(
     def place(unit: "Unit") -> Path:
         return _folder(out, unit, len(units))
 
-    for start in range(0, len(units), FITTED_TOGETHER):
-        part = units[start : start + FITTED_TOGETHER]
+    for start in range(0, len(units), method.together):
+        part = units[start : start + method.together]
         for unit, fitted, _ in fit_together(model, method, part, progress, place=place, preset=preset):
             if not isinstance(fitted, Exception):
+                assert isinstance(fitted, Adapter)
                 made.append((fitted, place(unit)))
                 continue
             if len(units) == 1:

@@ -100,10 +100,11 @@ def run_verb(
     folder = out or Path("runs") / unit_hash(units=[unit.hash for unit in units])
     if not plan:
         check_writable(folder / "figures")
-    total, minutes = _announce(loaded, units, folder, [t for t in tasks if t.n_leaked])
+    total, tokens, minutes = _announce(loaded, units, folder, [t for t in tasks if t.n_leaked])
     if plan:
         if as_json:
-            print(json_line({"units": [unit.label for unit in units], "out": str(folder), "minutes": minutes}))
+            told = {"units": [unit.label for unit in units], "out": str(folder), "minutes": minutes, "tokens": tokens}
+            print(json_line(told))
         return
     raise typer.Exit(_execute(loaded, units, folder, budget, total, as_json=as_json))
 
@@ -123,8 +124,11 @@ def _list_tasks(data_dir: Path) -> None:
     )
 
 
-def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[Any]) -> tuple[float, float]:
-    """Print the plan; returns the work in tokens and the estimated minutes of what is not finished yet."""
+def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[Any]) -> tuple[float, int, float]:
+    """Print the plan; returns the whole work, and tokens and estimated minutes of what is not finished yet.
+
+    Work is counted in tokens of long prompts.
+    """
     import sys
 
     from site_interp.experiments.plan import describe_minutes, seconds_per_token, token_cost
@@ -134,7 +138,8 @@ def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[A
     finished = peek_results(folder).finished
     open_units = [unit for unit in units if not finished(unit.hash, metrics_of(unit))]
     costs = {unit.hash: token_cost(model, unit) for unit in units}
-    seconds = sum(costs[unit.hash] for unit in open_units) * seconds_per_token(model)
+    tokens = sum(costs[unit.hash] for unit in open_units)
+    seconds = tokens * seconds_per_token(model)
     n_methods = len({(unit.method.name, unit.variant) for unit in units})
     n_tasks = len({unit.task.name for unit in units})
     done = len(units) - len(open_units)
@@ -146,13 +151,14 @@ def _announce(model: "Model", units: "list[Unit]", folder: Path, leaking: list[A
     )
     for task in leaking:
         print(f"{task.name}: {task.n_leaked} test rows left out, their pair stands in train or valid.", file=sys.stderr)
-    return sum(costs.values()), round(seconds / 60, 2)
+    return sum(costs.values()), round(tokens), round(seconds / 60, 2)
 
 
 def _execute(model: "Model", units: "list[Unit]", folder: Path, memory: int, total: float, *, as_json: bool) -> int:
     from site_interp.experiments.run import run_units
     from site_interp.experiments.summary import comparison_rows, make_figures, summarise
     from site_interp.experiments.tables import write_tables
+    from site_interp.experiments.tradeoffs import make_tradeoffs
     from site_interp.store import read_results, save_figures, write_comparisons
 
     with progress_bar(total) as progress:
@@ -163,7 +169,7 @@ def _execute(model: "Model", units: "list[Unit]", folder: Path, memory: int, tot
     rows = comparison_rows(summary)
     write_comparisons(folder, rows)
     tables = write_tables(folder, summary, records, model.name, chances)
-    saved = save_figures(folder, make_figures(summary, units, folder))
+    saved = save_figures(folder, make_figures(summary, units, folder) | make_tradeoffs(summary, records))
     if as_json:
         from site_interp.files import json_line
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from site_interp.adapter import Adapter
 from site_interp.baselines import SITE
 from site_interp.experiments.fit_units import Progress, check_place, fit_together, is_kept
-from site_interp.experiments.plan import FITTED_TOGETHER, Unit, unit_cost
+from site_interp.experiments.plan import Unit, unit_cost
 from site_interp.experiments.run import adapter_folder
 from site_interp.model import Model
 
@@ -33,11 +33,12 @@ def obtain_adapters(
     for method, same in groupby(units, key=lambda unit: unit.method):
         assert isinstance(method, SITE)
         several = list(same)
-        for start in range(0, len(several), FITTED_TOGETHER):
-            part = several[start : start + FITTED_TOGETHER]
+        for start in range(0, len(several), method.together):
+            part = several[start : start + method.together]
             for unit, made, _ in fit_together(model, method, part, progress, place=partial(adapter_folder, out)):
                 if isinstance(made, Exception):
                     raise made
+                assert isinstance(made, Adapter)
                 found[unit.task.name, unit.seed] = made
     return found
 

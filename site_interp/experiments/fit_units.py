@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from site_interp.adapter import Adapter
-from site_interp.adapter_files import check_own
-from site_interp.baselines import SITE, load_fitted
-from site_interp.embedding import TaskEmbedding
+from site_interp.adapter_files import check_own, read_files
+from site_interp.baselines import FitsTogether, Kept, load_fitted
 from site_interp.errors import UserError
 from site_interp.experiments.plan import Unit, unit_cost
 from site_interp.files import writing
-from site_interp.fit_plan import FitRun
 from site_interp.model import Model
 from site_interp.prompts import Template
 
@@ -41,73 +39,73 @@ class Progress:
 
 def fit_together(
     model: Model,
-    method: SITE,
+    method: FitsTogether,
     units: Sequence[Unit],
     progress: Progress,
     *,
     place: Callable[[Unit], Path],
     **notes: Any,
-) -> Iterator[tuple[Unit, Adapter | Exception, float]]:
-    """Embed each unit's task, fit all alphas in one batch, save the adapters; then hand them out.
+) -> Iterator[tuple[Unit, Kept | Exception, float]]:
+    """Prepare each unit's fit, fit all in one batch, save what was fitted; then hand it out.
 
     Args:
         model: Left as it is.
-        method: That of all units.
+        method: That of all units; at most `method.together` of them.
         units: What to fit.
         progress: Where to report.
-        place: The adapter folder of a unit; an adapter that is there of the very same unit is not made anew.
-        notes: For the configuration of the adapters.
+        place: The folder of a unit; what is there of the very same unit is not made anew.
+        notes: For the configuration of what is saved.
 
     Returns:
-        Each unit with its adapter, or the exception it ended in, and the seconds of its fit.
+        Each unit with what was fitted, or the exception it ended in, and the seconds of its fit.
 
     Raises:
         UserError: An adapter cannot be saved.
     """
-    waiting: list[tuple[Unit, float, FitRun]] = []
+    waiting: list[tuple[Unit, float, Any]] = []
     for unit in units:
         cost = unit_cost(model, unit)
-        if (kept := _kept_adapter(unit, place(unit))) is not None:
+        if (kept := _kept(unit, place(unit))) is not None:
             progress.advance(cost.embedding + cost.fitting)
             yield unit, *kept
             continue
         progress.say(f"{unit.label}: embedding")
-        labelled, start = attempt(unit.labelled), time.perf_counter()
-        each = progress.steps(cost.embedding / (method.n_prompts * method.n_embeddings(unit.task.name)))
-        if isinstance(labelled, Exception):
-            embedding: TaskEmbedding | Exception = labelled
-        else:
-            embedding = attempt(method.embed, model, labelled, unit.seed, each)
-        if isinstance(labelled, Exception) or isinstance(embedding, Exception):
+        each, start = progress.steps(cost.embedding / method.n_read(unit.task.name)), time.perf_counter()
+        prepared = attempt(_prepare, model, method, unit, each)
+        if isinstance(prepared, Exception):
             progress.advance(cost.embedding + cost.fitting)
-            yield unit, embedding, time.perf_counter() - start  # type: ignore[misc]
+            yield unit, prepared, time.perf_counter() - start
             continue
-        waiting.append((unit, time.perf_counter() - start, FitRun(embedding, labelled, unit.seed)))
+        waiting.append((unit, time.perf_counter() - start, prepared))
     if not waiting:
         return
     progress.say(f"fitting {waiting[0][0].label}" + (f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""))
-    share = sum(unit_cost(model, unit).fitting for unit, *_ in waiting) / (method.fitting.n_steps * len(waiting))
+    share = sum(unit_cost(model, unit).fitting for unit, *_ in waiting) / max(1, method.n_fit_steps * len(waiting))
     start = time.perf_counter()
-    adapters = _select(model, method, [run for *_, run in waiting], progress.steps(share))
+    made_together = _fit(model, method, [prepared for *_, prepared in waiting], progress.steps(share))
     seconds = (time.perf_counter() - start) / len(waiting)
-    fitted = [(unit, made, spent + seconds) for (unit, spent, _), made in zip(waiting, adapters, strict=True)]
+    fitted = [(unit, made, spent + seconds) for (unit, spent, _), made in zip(waiting, made_together, strict=True)]
     for unit, made, fit_seconds in fitted:
-        if isinstance(made, Adapter):
-            told = {"unit_hash": unit.fit_hash, "fit_seconds": fit_seconds, "preset": method.preset}
+        if not isinstance(made, Exception):
+            told = {"unit_hash": unit.fit_hash, "fit_seconds": fit_seconds, "preset": getattr(method, "preset", None)}
             made.save_pretrained(place(unit), **{**told, **notes})
     yield from fitted
 
 
-def _select(
-    model: Model, method: SITE, runs: Sequence[FitRun], advance: Callable[[int], None]
-) -> Sequence[Adapter | Exception]:
-    """All runs in one batch; if that fails each alone, so that one bad task does not take the others with it."""
-    together = attempt(method.select, model, runs, advance)
+def _prepare(model: Model, method: FitsTogether, unit: Unit, advance: Callable[[int], None]) -> Any:
+    return method.prepare(model, unit.labelled(), unit.seed, advance)
+
+
+def _fit(
+    model: Model, method: FitsTogether, prepared: Sequence[Any], advance: Callable[[int], None]
+) -> Sequence[Kept | Exception]:
+    """All in one batch; if that fails each alone, so that one bad task does not take the others with it."""
+    together = attempt(method.fit_prepared, model, prepared, advance)
     if not isinstance(together, Exception):
         return together
-    if len(runs) == 1:
+    if len(prepared) == 1:
         return [together]
-    return [_select(model, method, [run], advance)[0] for run in runs]
+    return [_fit(model, method, [one], advance)[0] for one in prepared]
 
 
 def check_place(unit: Unit, folder: Path) -> None:
@@ -142,22 +140,22 @@ def _text(template: Template) -> dict[str, Any]:
 
 
 def is_kept(unit: Unit, folder: Path) -> bool:
-    """Whether a folder holds the adapter of this very unit."""
-    return _kept_adapter(unit, folder) is not None
+    """Whether a folder holds what was fitted for this very unit."""
+    return _kept(unit, folder) is not None
 
 
-def _kept_adapter(unit: Unit, folder: Path) -> tuple[Adapter, float] | None:
-    """The adapter an earlier, interrupted run saved for this very unit, with the seconds of its fit."""
+def _kept(unit: Unit, folder: Path) -> tuple[Kept, float] | None:
+    """What an earlier, interrupted run saved for this very unit, with the seconds of its fit."""
     if not folder.is_dir():
         return None
     try:
-        adapter, notes = Adapter.from_pretrained_with_notes(folder)
+        notes, _ = read_files(folder, f"Cannot load a fitted method from {folder}")
+        seconds = notes.get("fit_seconds")
+        if notes.get("unit_hash") != unit.fit_hash or not isinstance(seconds, int | float):
+            return None
+        return load_fitted(folder), float(seconds)
     except UserError:
         return None  # half-written by a killed run: it is fitted again and replaced
-    seconds = notes.get("fit_seconds")
-    if notes.get("unit_hash") != unit.fit_hash or not isinstance(seconds, int | float):
-        return None
-    return adapter, float(seconds)
 
 
 def attempt(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:

@@ -6,7 +6,20 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from site_interp.baselines import I2CL, IA3, ICL, LTV, MTV, SITE, FunctionVector, LoRA, ManyShotICL, Method, TaskVector
+from site_interp.baselines import (
+    I2CL,
+    IA3,
+    ICL,
+    LTV,
+    MTV,
+    SITE,
+    FitsTogether,
+    FunctionVector,
+    LoRA,
+    ManyShotICL,
+    Method,
+    TaskVector,
+)
 from site_interp.errors import UserError
 from site_interp.evaluation import MAX_ROWS, check_seeds
 from site_interp.model import Model
@@ -20,8 +33,6 @@ from site_interp.tasks import Labelled, Task, held_out
 # forward is FORWARD_START. Measured by benchmarks/costs.py.
 FORWARD_ROW = 1.4
 STEP_START, STEP_ROW = 94.0, 3.3
-# Runs fitted in one batch: by ten the arithmetic outweighs reading the weights, and a killed run loses little.
-FITTED_TOGETHER = 10
 USUAL_ANSWER = 12  # tokens a row is decoded for, early stops included
 WITHOUT_MODEL = ("echo", "majority", "knn")  # methods that answer without the model
 
@@ -111,7 +122,6 @@ def plan_units(
         UserError: No seeds, or seeds that are negative or stand twice.
     """
     check_seeds(seeds)
-    together = min(FITTED_TOGETHER, len(tasks) * len(seeds))
     units = {}
     for budget in budgets:
         for method in methods:
@@ -121,6 +131,8 @@ def plan_units(
                 for seed in seeds if seeded else (0,):
                     names = (model.name, model.fingerprint.id, model.dtype_name)
                     own = method if n_labels is None else within_budget(method, n_labels)
+                    together = own.together if isinstance(own, FitsTogether) else 1
+                    together = min(together, len(tasks) * len(seeds))
                     unit = Unit(task, own, seed, n_test, *names, together, n_labels)
                     units[unit.hash] = unit  # what looks at no label stands once
     return list(units.values())
@@ -178,10 +190,8 @@ def unit_cost(model: Model, unit: Unit) -> Cost:
         return Cost(0.0, 0.0, n_test * long + answers)
     if isinstance(method, ManyShotICL):
         return Cost(0.0, 0.0, -(-n_test // MAX_ROWS) * method.max_tokens + n_test * short + 2 * answers)
-    embedding = getattr(method, "n_prompts", 0) * long
-    if isinstance(method, SITE):
-        embedding *= method.n_embeddings(task.name)
-    return Cost(embedding, _fitting_cost(model, unit, short, long), n_test * short + answers)
+    n_read = method.n_read(task.name) if isinstance(method, FitsTogether) else getattr(method, "n_prompts", 0)
+    return Cost(n_read * long, _fitting_cost(model, unit, short, long), n_test * short + answers)
 
 
 def _fitting_cost(model: Model, unit: Unit, short: float, long: float) -> float:
@@ -192,13 +202,14 @@ def _fitting_cost(model: Model, unit: Unit, short: float, long: float) -> float:
         return 0.0
     if isinstance(method, SITE | LTV):
         fitting = method.fitting if isinstance(method, SITE) else FitSettings(n_steps=method.n_steps)
-        together = unit.together if isinstance(method, SITE) else 1
+        together = unit.together
         n_valid = min(fitting.n_valid, len(unit.task.valid))
         prompts = (min(fitting.n_steps * fitting.batch_size, n_train) + n_valid) * short
         steps = fitting.n_steps * (STEP_START / together + STEP_ROW * fitting.batch_size)
         return prompts + steps + -(-fitting.n_steps // fitting.validate_every) * row_cost(n_valid, 1 / together)
     if isinstance(method, MTV):
-        steps = method.n_steps * row_cost(method.n_samples, 1) + (method.n_steps // method.validate_every) * a_round
+        steps = method.n_steps * row_cost(method.n_samples, 1 / unit.together)
+        steps += (method.n_steps // method.validate_every) * a_round
         return (min(method.n_steps, n_train) + n_valid) * short + steps
     if isinstance(method, FunctionVector | TaskVector):
         queries = min(method.n_queries, n_valid) if isinstance(method, FunctionVector) else 0
@@ -208,7 +219,7 @@ def _fitting_cost(model: Model, unit: Unit, short: float, long: float) -> float:
         n_examples = min(method.n_examples, n_train)
         n_steps = method.n_epochs * -(-n_examples // method.batch_size)
         n_tokens = method.n_epochs * n_examples * (short + USUAL_ANSWER / 4)
-        return 3 * (n_tokens + FORWARD_START * n_steps)  # backward is twice the forward
+        return 3 * (n_tokens + FORWARD_START * n_steps / unit.together)  # backward is twice the forward
     return 0.0
 
 
@@ -254,7 +265,6 @@ def describe_minutes(seconds: float) -> str:
 
 
 __all__ = [
-    "FITTED_TOGETHER",
     "Cost",
     "Unit",
     "describe_minutes",

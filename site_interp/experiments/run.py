@@ -9,13 +9,13 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
-from site_interp.baselines import SITE, Fitted, FixedAnswers
+from site_interp.baselines import SITE, FitsTogether, Fitted, FixedAnswers
 from site_interp.comparison import bootstrap_mean
 from site_interp.errors import NotFiniteError, UserError
 from site_interp.evaluation import Evaluation, evaluate_fitted
 from site_interp.experiments.fit_units import Progress, attempt, check_place, fit_together, log_error
 from site_interp.experiments.peak_memory import peak_memory_mb, reset_peak_memory
-from site_interp.experiments.plan import FITTED_TOGETHER, WITHOUT_MODEL, Unit, token_cost, unit_cost
+from site_interp.experiments.plan import WITHOUT_MODEL, Unit, token_cost, unit_cost
 from site_interp.files import safe_name
 from site_interp.metrics import METRICS, Metric
 from site_interp.model import Model
@@ -51,8 +51,8 @@ def run_units(
 ) -> Outcome:
     """Run every unit that is not finished in `out`, in their order, and record each one when it is done.
 
-    SITE units are fitted several at a time in one batch; their adapters are saved before they are scored, so that a
-    killed run keeps them.
+    Units of a method that fits several together go through the model in one batch; what was fitted is saved before it
+    is scored, so that a killed run keeps it.
 
     Args:
         model: Left as it is.
@@ -75,7 +75,7 @@ def run_units(
                 counts["skipped"] += 1
                 progress.advance(token_cost(model, unit))
             else:
-                check_place(unit, (adapter_folder if isinstance(unit.method, SITE) else fitted_folder)(out, unit))
+                check_place(unit, adapter_folder(out, unit))
                 pending.append(unit)
         for unit, fitted, fit_seconds in _fitted(model, pending, out, memory, progress):
             cost = unit_cost(model, unit).scoring
@@ -127,27 +127,24 @@ def _fitted(
     model: Model, units: Sequence[Unit], out: Path, memory: int, progress: Progress
 ) -> Iterator[tuple[Unit, Made, float]]:
     """Every unit with what its fit made, or the exception it ended in, and the seconds of its fit."""
-    for batched, group in groupby(units, key=lambda unit: isinstance(unit.method, SITE)):
-        members = list(group)
-        if not batched:
-            for unit in members:
-                progress.say(unit.label)
-                reset_peak_memory()
-                start, cost = time.perf_counter(), unit_cost(model, unit)
-                made = attempt(_fit, model, unit)
-                seconds = time.perf_counter() - start
-                if isinstance(made, Fitted):
-                    made.save(fitted_folder(out, unit))
-                progress.advance(cost.embedding + cost.fitting)
-                yield unit, made, seconds
-            continue
-        for method, same in groupby(members, key=lambda unit: unit.method):
-            assert isinstance(method, SITE)
-            several = list(same)
-            for start_at in range(0, len(several), FITTED_TOGETHER):
-                part = several[start_at : start_at + FITTED_TOGETHER]
+    for method, same in groupby(units, key=lambda unit: unit.method):
+        several = list(same)
+        if isinstance(method, FitsTogether):
+            for start_at in range(0, len(several), method.together):
+                part = several[start_at : start_at + method.together]
                 reset_peak_memory()  # of the whole batch: its fits share it
                 yield from fit_together(model, method, part, progress, place=partial(adapter_folder, out))
+            continue
+        for unit in several:
+            progress.say(unit.label)
+            reset_peak_memory()
+            start, cost = time.perf_counter(), unit_cost(model, unit)
+            made = attempt(_fit, model, unit)
+            seconds = time.perf_counter() - start
+            if isinstance(made, Fitted):
+                made.save(adapter_folder(out, unit))
+            progress.advance(cost.embedding + cost.fitting)
+            yield unit, made, seconds
 
 
 def _fit(model: Model, unit: Unit) -> Fitted | FixedAnswers:
@@ -155,14 +152,10 @@ def _fit(model: Model, unit: Unit) -> Fitted | FixedAnswers:
 
 
 def adapter_folder(out: Path, unit: Unit) -> Path:
-    """Where a run keeps the adapter of a unit."""
+    """Where a run keeps what was fitted for a unit; that of SITE stands without the method's name."""
+    method = "" if unit.method.name == SITE.name else f"{unit.method.name}__"
     variant = f"__{safe_name(unit.variant)}" if unit.variant else ""
-    return out / "adapters" / f"{safe_name(unit.task.name)}{variant}__seed-{unit.seed}"
-
-
-def fitted_folder(out: Path, unit: Unit) -> Path:
-    """Where a run keeps what another method than SITE has fitted, if that is anything."""
-    return out / "adapters" / f"{unit.method.name}__{adapter_folder(out, unit).name}"
+    return out / "adapters" / f"{method}{safe_name(unit.task.name)}{variant}__seed-{unit.seed}"
 
 
 def _keep(

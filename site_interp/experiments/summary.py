@@ -1,12 +1,13 @@
 """Records of a run as a table, paired differences and figures; every number comes from per-example scores."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from site_interp.adapter import Adapter
+from site_interp.baselines import METHOD_CLASSES
 from site_interp.comparison import Interval, nested_mean, nested_test
 from site_interp.experiments.plan import Unit
 from site_interp.experiments.run import adapter_folder
@@ -16,6 +17,7 @@ from site_interp.similarity import holm
 from site_interp.tasks import short_names
 
 FLOORS = ("echo", "majority")
+UNSEEDED = frozenset(one.name for one in METHOD_CLASSES if not one.seeded)
 MEAN = "mean"  # name of the row over all tasks
 
 Rows = dict[int, tuple[float, ...]]  # seed -> scores
@@ -102,17 +104,31 @@ def summarise(units: Sequence[Unit], records: Sequence[Record]) -> Summary:
     ours = sorted((r for r in records if r.unit_hash in wanted), key=lambda record: order[record.unit_hash])
     tasks = tuple(dict.fromkeys(unit.task.name for unit in units))
     methods = tuple(dict.fromkeys(label_of(unit.method.name, unit.variant) for unit in units))
+    once = [unit for unit in units if not unit.method.seeded and unit.n_labels is None]
+    return _summary(tasks, methods, {label_of(unit.method.name, unit.variant) for unit in once}, ours)
+
+
+def summarise_records(records: Sequence[Record]) -> Summary:
+    """The same from records alone: tasks and methods in the order in which they stand there."""
+    tasks = tuple(dict.fromkeys(record.task for record in records))
+    methods = tuple(dict.fromkeys(label_of(record.method, record.variant) for record in records))
+    once = [r for r in records if r.method in UNSEEDED and "labels=" not in r.variant]
+    return _summary(tasks, methods, {label_of(record.method, record.variant) for record in once}, records)
+
+
+def _summary(
+    tasks: tuple[str, ...], methods: tuple[str, ...], unseeded: Set[str], records: Sequence[Record]
+) -> Summary:
+    """Cells and differences; `unseeded` are labels of methods whose only row meets every seed of others."""
     scores: dict[tuple[str, Metric], Scores] = {}
     missing = {}
-    for record in ours:
+    for record in records:
         label = label_of(record.method, record.variant)
         if record.metric is None or record.scores is None:
             missing[record.task, label] = f"{record.status}: {record.reason}"
         else:
             scores.setdefault((label, record.metric), {}).setdefault(record.task, {})[record.seed] = record.scores
     cells = tuple(cell for key, by_task in scores.items() for cell in _cells(*key, by_task, tasks))
-    once = [unit for unit in units if not unit.method.seeded and unit.n_labels is None]
-    unseeded = {label_of(unit.method.name, unit.variant) for unit in once}
     pairs = combinations([method for method in methods if method not in FLOORS], 2)
     differences = _corrected(
         difference
@@ -120,7 +136,7 @@ def summarise(units: Sequence[Unit], records: Sequence[Record]) -> Summary:
         for metric in METRICS
         if (second, metric) in scores and (first, metric) in scores
         for difference in _differences(
-            (second, first), metric, scores[second, metric], scores[first, metric], bool({first, second} & unseeded)
+            (second, first), metric, scores[second, metric], scores[first, metric], bool(unseeded & {first, second})
         )
     )
     return Summary(tasks, methods, cells, differences, missing)

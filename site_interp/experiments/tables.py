@@ -15,8 +15,8 @@ from site_interp.store import write_atomically
 HEADLINE: dict[Metric, str] = {
     "prefix_match": "prefix match, %",
     "strict_match": "strict match, %",
-    "first_token": "first token, %",
-    "choice_match": "likeliest option, %",
+    "first_token": "first token right, %",
+    "choice_match": "likeliest option right, %",
 }
 """Metrics of the tables for reading; the CSV file has the log-probability as well."""
 FOLDER = "tables"

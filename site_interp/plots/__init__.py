@@ -14,6 +14,7 @@ from site_interp.plots.intervals import interval_bars
 from site_interp.plots.matrix import task_matrix
 from site_interp.plots.patching import patching_curve, patching_curves
 from site_interp.plots.style import METHOD_COLOURS, RANKING_COLOURS, method_colour, ranking_colour
+from site_interp.plots.tradeoffs import TradeoffRow, accuracy_by_cost, accuracy_by_labels
 
 __all__ = [
     "METHOD_COLOURS",
@@ -24,7 +25,10 @@ __all__ = [
     "CurveLine",
     "CurvePanel",
     "Joint",
+    "TradeoffRow",
     "accuracy_bars",
+    "accuracy_by_cost",
+    "accuracy_by_labels",
     "alpha_distribution",
     "dendrogram_joints",
     "effect_map",
