@@ -1,6 +1,8 @@
 """The most memory a stretch of work took: of the GPU, or of this process where the model runs on the CPU."""
 
 import contextlib
+import ctypes
+import gc
 import resource
 import sys
 from pathlib import Path
@@ -13,7 +15,13 @@ CLEAR_PEAK = "5"
 
 
 def reset_peak_memory() -> None:
-    """Begin a new stretch. Where a peak cannot be reset (outside Linux) it stays that of the whole process."""
+    """Begin a new stretch. Where a peak cannot be reset (outside Linux) it stays that of the whole process.
+
+    What earlier work has freed is given back first: the allocator keeps it, and it would count as this stretch's.
+    """
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # glibc's own
+        ctypes.CDLL(None).malloc_trim(0)
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
     with contextlib.suppress(OSError):
