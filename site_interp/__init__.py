@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from site_interp.prompts import Template, load_template
     from site_interp.selection import FitSettings, HeadSelection
     from site_interp.task_checks import check_named
-    from site_interp.tasks import Example, Task, list_tasks, load_suite, load_task
+    from site_interp.tasks import Example, Labelled, Task, list_tasks, load_suite, load_task
 
 _HOMES = {
     "Adapter": "adapter",
@@ -88,6 +88,7 @@ _HOMES = {
     "Intervention": "injection",
     "KNN": "baselines",
     "LTV": "baselines",
+    "Labelled": "tasks",
     "LoRA": "baselines",
     "MTV": "baselines",
     "Majority": "baselines",
@@ -151,6 +152,7 @@ __all__ = [
     "HeadEffects",
     "HeadSelection",
     "Intervention",
+    "Labelled",
     "LoRA",
     "Majority",
     "ManyShotICL",

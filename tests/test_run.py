@@ -17,13 +17,14 @@ import torch
 from upper_fixtures import PATIENCE, QUICK, quick_site, start_command, wait_until, word_task
 
 from site_interp.adapter import Adapter
-from site_interp.baselines import ICL, SITE, Echo, Majority, Method, ZeroShot
+from site_interp.baselines import ICL, KNN, SITE, Echo, LoRA, Majority, Method, ZeroShot
 from site_interp.comparison import bootstrap_mean
 from site_interp.errors import UserError
 from site_interp.evaluation import evaluate
 from site_interp.experiments import run as run_module
 from site_interp.experiments.fit_units import Progress
-from site_interp.experiments.plan import Unit, describe_minutes, plan_units, seconds_per_token, token_cost
+from site_interp.experiments.peak_memory import peak_memory_mb, reset_peak_memory
+from site_interp.experiments.plan import Unit, describe_minutes, plan_units, seconds_per_token, token_cost, unit_cost
 from site_interp.experiments.run import Outcome, adapter_folder, run_units
 from site_interp.metrics import METRICS
 from site_interp.model import Model
@@ -490,3 +491,23 @@ def test_records_of_a_run_do_not_depend_on_threads_folder_or_memory(llama: Model
     assert {r.unit_hash for r in read_results(tmp_path / "a" / "b")} <= hashes
     for key, scores in ours.items():
         assert scores == pytest.approx(theirs[key], abs=CLOSE if key[3] == "answer_log_prob" else 0)
+
+
+def test_a_unit_with_few_labels_costs_less_and_has_their_sizes(llama: Model) -> None:
+    task = word_task("file/large", n_train=200, n_valid=50)
+    small, large, whole = plan_units(llama, [task], [LoRA()], (0,), 4, (10, 100, None))
+    assert [unit.sizes() for unit in (small, large, whole)] == [(8, 2), (80, 20), (200, 50)]
+    costs = [unit_cost(llama, unit).fitting for unit in (small, large, whole)]
+    assert costs[0] < costs[1] / 5 < costs[2] / 5
+    assert plan_units(llama, [task], [KNN()], (0,), 4, (10,))[0].sizes() == (10, 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux can reset a peak")
+def test_the_peak_of_a_unit_is_not_that_of_an_earlier_one() -> None:
+    reset_peak_memory()
+    before = peak_memory_mb()
+    large = torch.ones(60_000_000)  # 240 MB
+    assert peak_memory_mb() > before + 200
+    del large
+    reset_peak_memory()
+    assert peak_memory_mb() < before + 100

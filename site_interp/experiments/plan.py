@@ -71,6 +71,13 @@ class Unit:
         """
         return Labelled(self.task, self.n_labels, seed=self.seed, holds_out=self.method.needs == "valid")
 
+    def sizes(self) -> tuple[int, int]:
+        """Training and validation examples that the method has within its budget."""
+        if self.n_labels is None:
+            return len(self.task.train), len(self.task.valid)
+        n_held_out = len(held_out(self.n_labels)) if self.method.needs == "valid" else 0
+        return self.n_labels - n_held_out, n_held_out
+
     @property
     def variant(self) -> str:
         """The method's settings that are not the default, and the budget of labels."""
@@ -189,21 +196,24 @@ def unit_cost(model: Model, unit: Unit) -> Cost:
     if isinstance(method, ICL):
         return Cost(0.0, 0.0, n_test * long + answers)
     if isinstance(method, ManyShotICL):
-        return Cost(0.0, 0.0, -(-n_test // MAX_ROWS) * method.max_tokens + n_test * short + 2 * answers)
+        # Every token of an answer attends to all demonstrations: measured at five times a short prompt's.
+        return Cost(0.0, 0.0, -(-n_test // MAX_ROWS) * method.max_tokens + n_test * short + 5 * answers)
     n_read = method.n_read(task.name) if isinstance(method, FitsTogether) else getattr(method, "n_prompts", 0)
     return Cost(n_read * long, _fitting_cost(model, unit, short, long), n_test * short + answers)
 
 
 def _fitting_cost(model: Model, unit: Unit, short: float, long: float) -> float:
     """What a fit takes beside its embedding; `short` and `long` are tokens of a prompt without and with shots."""
-    method, n_train, n_valid = unit.method, len(unit.task.train), min(100, len(unit.task.valid))
+    method = unit.method
+    n_train, n_there = unit.sizes()
+    n_valid = min(100, n_there)
     a_round = row_cost(n_valid, -(-n_valid // MAX_ROWS))  # one token of every validation prompt
     if isinstance(method, SITE) and method.heads == "all":
         return 0.0
     if isinstance(method, SITE | LTV):
         fitting = method.fitting if isinstance(method, SITE) else FitSettings(n_steps=method.n_steps)
         together = unit.together
-        n_valid = min(fitting.n_valid, len(unit.task.valid))
+        n_valid = min(fitting.n_valid, n_there)
         prompts = (min(fitting.n_steps * fitting.batch_size, n_train) + n_valid) * short
         steps = fitting.n_steps * (STEP_START / together + STEP_ROW * fitting.batch_size)
         return prompts + steps + -(-fitting.n_steps // fitting.validate_every) * row_cost(n_valid, 1 / together)
