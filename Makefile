@@ -14,7 +14,7 @@ DEMO ?= run $(addprefix --task ,$(DEMO_TASKS)) --n-test 50 --out runs/demo
 # docs/results.md: every method at its own setting, equal labels, benchmarks, and SITE against itself.
 DATA ?= $(SITE_INTERP_DATA)
 FEW := antonym english-french capitalize present-past
-METHODS := zero_shot icl many_shot_icl site function_vector task_vector mtv i2cl ltv lora ia3 knn
+METHODS := zero_shot icl many_shot_icl site function_vector task_vector mtv:n_steps=200 i2cl ltv lora ia3 knn
 ABLATIONS := mixing=add init=-2 init=2 per=layer loss=answer heads=hard heads=top heads=all target=random target=other \
 	target=mean n_prompts=1 n_prompts=10 n_shots=1 n_shots=5
 RESULT_PARTS := fv labels bbh choice ablations
