@@ -251,7 +251,7 @@ def test_a_name_far_from_its_marker_is_led_to_it_and_no_line_lengthens_an_interv
         assert note.xanchor != "center" or note.standoff > half_bar
     (alone,) = accuracy_by_cost(crowd[:1]).layout.annotations
     assert not alone.showarrow
-    assert (alone.xanchor, alone.xshift) == ("left", 9)
+    assert (alone.xanchor, alone.xshift) == ("left", pytest.approx(9))
 
 
 @pytest.mark.parametrize("draw", [accuracy_by_labels, accuracy_by_cost])
