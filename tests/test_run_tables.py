@@ -1,6 +1,8 @@
 """A run as tables and figures: every method stands there with its footing, also one that could not run."""
 
 import csv
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,3 +209,22 @@ def test_many_methods_are_printed_as_lines_with_what_each_cost(tiny_folders: dic
     assert "s per 1,000 queries" in made.output
     assert (tmp_path / "out/tables/tables.md").is_file()
     assert (tmp_path / "out/figures/accuracy_by_cost_first_token.json").is_file()
+
+
+def test_a_run_of_multiple_choice_prints_the_likeliest_option_beside_chance(
+    tiny_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    from site_interp.cli.app import app
+
+    (tmp_path / "bbh").mkdir()
+    rows = [{"input": f"a{a} b{b}\nOptions:\n- aa\n- bb", "target": "aa"} for a in "abcde" for b in "abc"]
+    (tmp_path / "bbh/words.json").write_text(json.dumps({"examples": rows}))
+    where = ["--data-dir", str(tmp_path), "--model", str(tiny_folders["llama"]), "--device", "cpu"]
+    arguments = ["run", "--task", "bbh/words", *where, "--method", "zero_shot", "--out", str(tmp_path / "out")]
+    made = CliRunner().invoke(app, arguments)
+    assert made.exit_code == 0, made.output
+    table = made.output.partition("likeliest option right, %")[2]
+    assert re.search(r"task +chance +echo +majority +zero_shot", table)
+    assert re.search(r"bbh/words +50\.0 +0\.0 \[0\.0, 0\.0\] +100\.0 \[100\.0, 100\.0\]", table)
+    found = {r.method for r in read_results(tmp_path / "out") if r.metric == "choice_match"}
+    assert found == {"echo", "majority", "zero_shot"}
