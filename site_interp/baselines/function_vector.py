@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from site_interp.baselines.embedded import embedding_of
 from site_interp.baselines.layers import choose_edit
 from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
-from site_interp.embedding import TaskEmbedding, embed_task
+from site_interp.embedding import TaskEmbedding
 from site_interp.injection import ResidualEdit
 from site_interp.model import Model, project_heads
 from site_interp.patching import HeadEffects, rank_heads, sweep_heads
@@ -67,16 +68,7 @@ class FunctionVector:
 
     def fit(self, model: Model, labelled: Labelled, seed: int) -> Steered:
         """Embed, sweep, sum and choose the layer."""
-        embedding = embed_task(
-            model,
-            labelled,
-            n_prompts=self.n_prompts,
-            n_shots=self.n_shots,
-            seed=seed,
-            template=self.template,
-            memory=self.memory,
-            progress=lambda _: None,
-        )
+        embedding = embedding_of(self, model, labelled, seed, lambda _: None)
         effects = sweep_heads(
             model,
             labelled,

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from site_interp.baselines.embedded import embedding_of
 from site_interp.baselines.method import FITTED_TOGETHER, Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
-from site_interp.embedding import embed_task
 from site_interp.fit_plan import FitRun
 from site_interp.fitting import fit_weights
 from site_interp.injection import Intervention
@@ -78,17 +78,7 @@ class LTV:
         Raises:
             UserError: Too few examples.
         """
-        embedding = embed_task(
-            model,
-            labelled,
-            n_prompts=self.n_prompts,
-            n_shots=self.n_shots,
-            seed=seed,
-            template=self.template,
-            memory=self.memory,
-            progress=progress,
-        )
-        return FitRun(embedding, labelled, seed)
+        return FitRun(embedding_of(self, model, labelled, seed, progress), labelled, seed)
 
     def fit_prepared(
         self, model: Model, prepared: Sequence[FitRun], progress: Advance = lambda _: None

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from site_interp.baselines.embedded import embedding_of
 from site_interp.baselines.method import Needs, check_counts, settings_of, variant_of
 from site_interp.baselines.steered import Steered
-from site_interp.embedding import embed_task
 from site_interp.errors import UserError
 from site_interp.fit_plan import FitRun, draw_plan
 from site_interp.fit_steps import Row, Validation, Written, prompts_of, row_losses, windows
@@ -97,17 +97,7 @@ class MTV:
         Raises:
             UserError: Too few examples.
         """
-        embedding = embed_task(
-            model,
-            labelled,
-            n_prompts=self.n_prompts,
-            n_shots=self.n_shots,
-            seed=seed,
-            template=self.template,
-            memory=self.memory,
-            progress=progress,
-        )
-        return FitRun(embedding, labelled, seed)
+        return FitRun(embedding_of(self, model, labelled, seed, progress), labelled, seed)
 
     @torch.no_grad()
     def fit_prepared(

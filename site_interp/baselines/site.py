@@ -8,8 +8,9 @@ import torch
 
 from site_interp.adapter import Adapter
 from site_interp.baselines.ablations import Heads, Target, hard_heads, mean_target, random_target
+from site_interp.baselines.embedded import embedding_of
 from site_interp.baselines.method import FITTED_TOGETHER, Needs, variant_of
-from site_interp.embedding import TaskEmbedding, embed_task
+from site_interp.embedding import TaskEmbedding
 from site_interp.errors import UserError
 from site_interp.fit_plan import FitRun
 from site_interp.fitting import fit_selections
@@ -96,16 +97,16 @@ class SITE:
             UserError: Too few examples, or no other task to lend its embedding.
         """
         if self.target == "task":
-            return self._embed(model, labelled, seed, progress)
+            return embedding_of(self, model, labelled, seed, progress)
         if self.target == "random":
-            return random_target(self._embed(model, labelled, seed, progress), seed)
+            return random_target(embedding_of(self, model, labelled, seed, progress), seed)
         lenders = self._lenders(labelled.task)
         if not lenders:
             raise UserError(
                 f"Cannot take the target of another task than '{labelled.task}': no other was given. Run several tasks "
                 "together, or give donors."
             )
-        return mean_target([self._embed(model, Labelled(task), seed, progress) for task in lenders], labelled)
+        return mean_target([embedding_of(self, model, Labelled(task), seed, progress) for task in lenders], labelled)
 
     @property
     def n_fit_steps(self) -> int:
@@ -127,18 +128,6 @@ class SITE:
         place = names.index(task) + 1 if task in names else 0
         others = [donor for donor in (*self.donors[place:], *self.donors[:place]) if donor.name != task]
         return tuple(others[:1] if self.target == "other" else others)
-
-    def _embed(self, model: Model, labelled: Labelled, seed: int, progress: Advance | None) -> TaskEmbedding:
-        return embed_task(
-            model,
-            labelled,
-            n_prompts=self.n_prompts,
-            n_shots=self.n_shots,
-            seed=seed,
-            template=self.template,
-            memory=self.memory,
-            progress=progress,
-        )
 
     def fit_prepared(
         self, model: Model, prepared: Sequence[FitRun], progress: Advance = lambda _: None
