@@ -179,7 +179,7 @@ def test_suites_load_their_tasks(tmp_path: Path) -> None:
     assert {task.split_seed for task in load_suite("fv", data_dir=tmp_path, split_seed=3)} == {3}
     assert len(suite_task_names("demo")) >= 8
     assert set(suite_task_names("demo")) <= set(suite_task_names("bundled"))
-    assert set(SUITES) == {"demo", "bundled", "fv", "bbh", "anli", "mmlu_pro"}
+    assert set(SUITES) == {"demo", "bundled", "fv", "bbh", "anli", "mmlu_pro", "moleculenet"}
 
 
 def test_an_unknown_suite_and_an_fv_suite_without_tasks_are_refused(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """From a name to a task: the names, where they lead, and the suites that group them."""
 
 import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from site_interp.errors import UserError, did_you_mean
-from site_interp.tasks import benchmarks, datasets_hub, function_vectors
+from site_interp.tasks import benchmarks, datasets_hub, function_vectors, molecules
 from site_interp.tasks.bundled_tasks import BUNDLED, DEMO, load_bundled
 from site_interp.tasks.files import SUFFIXES, encoding_of, read_records
 from site_interp.tasks.rows import Columns
@@ -20,7 +21,15 @@ SUITES: dict[str, str] = {
     "bbh": "BIG-Bench Hard in the data folder",
     "anli": "the three rounds of ANLI in the data folder",
     "mmlu_pro": "the categories of MMLU-Pro in the data folder",
+    "moleculenet": "BACE, BBBP and ClinTox in the data folder; needs rdkit",
 }
+
+
+FROM_DATA_FOLDER: Mapping[str, Callable[[str, Path | str | None], Source]] = {
+    **dict.fromkeys(benchmarks.SOURCES, benchmarks.read_benchmark),
+    molecules.SOURCE: molecules.read_molecules,
+}
+"""Sources whose tasks are read from the data folder by their name."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class TaskInfo:
 
     name: str
     description: str
-    source: Literal["bundled", "fv", "bbh", "anli", "mmlu_pro"]
+    source: Literal["bundled", "fv", "bbh", "anli", "mmlu_pro", "moleculenet"]
     sizes: tuple[int, int, int] | None
 
 
@@ -105,8 +114,8 @@ def read_source(
     if isinstance(name, str) and prefix == "hub" and rest:
         known = rest.partition(":")[0] in benchmarks.HUB
         return benchmarks.read_hub_benchmark(rest) if known else datasets_hub.read_hub(rest, columns)
-    if isinstance(name, str) and prefix in benchmarks.SOURCES and rest and not Path(name).exists():
-        return benchmarks.read_benchmark(name, data_dir)
+    if isinstance(name, str) and prefix in FROM_DATA_FOLDER and rest and not Path(name).exists():
+        return FROM_DATA_FOLDER[prefix](name, data_dir)
     if isinstance(name, str) and prefix == "fv" and rest and (folder := _find_folder(rest, data_dir)) is not None:
         return function_vectors.read_task_folder(folder, columns)
     try:
@@ -149,6 +158,9 @@ def list_tasks(data_dir: Path | str | None = None) -> list[TaskInfo]:
         prefix, _, rest = benchmark.partition("/")
         description = f"{benchmarks.SOURCES[prefix]}: {rest.replace('_', ' ')}"
         infos.append(TaskInfo(benchmark, description, prefix, None))  # type: ignore[arg-type]
+    for molecule in molecules.molecule_names(data_dir):
+        question = molecules.MOLECULES[molecule.partition("/")[2]].question
+        infos.append(TaskInfo(molecule, f"a molecule (SMILES) -> {question}: Yes or No", "moleculenet", None))
     return infos
 
 
@@ -164,8 +176,9 @@ def suite_task_names(suite: str, data_dir: Path | str | None = None) -> tuple[st
     """
     if suite in ("demo", "bundled"):
         return tuple(f"bundled/{name}" for name in (DEMO if suite == "demo" else BUNDLED))
-    if suite in benchmarks.SOURCES:
-        found = [name for name in benchmarks.benchmark_names(data_dir) if name.startswith(f"{suite}/")]
+    if suite in (*benchmarks.SOURCES, molecules.SOURCE):
+        known = (*benchmarks.benchmark_names(data_dir), *molecules.molecule_names(data_dir))
+        found = [name for name in known if name.startswith(f"{suite}/")]
         if not found:
             folder = function_vectors.data_folder(data_dir)
             reason = _NO_DATA_DIR if folder is None else f"{str(folder / suite)!r} holds none of its files."

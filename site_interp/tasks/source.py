@@ -23,6 +23,7 @@ class Source:
         case_sensitive: Whether metrics compare letter case, unless asked otherwise.
         encodings: Encoding of each file read, by its path; empty where no text file was read.
         options: Where the options of an input are found, if the task is one of multiple choice.
+        stratified: Whether a split that has to be cut gets every answer in its share.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Source:
     case_sensitive: bool = False
     encodings: Mapping[str, str] = field(default_factory=dict)
     options: Options | None = None
+    stratified: bool = False
 
     @property
     def missing_splits(self) -> tuple[str, ...]:
@@ -57,7 +59,9 @@ class Source:
         else:
             rows = {"train": self.columns.rows(chain.from_iterable(self.splits.values()))}
         if missing:
-            cut = cut_splits(rows["train"], name=self.name, split_seed=split_seed, wanted=missing)
+            cut = cut_splits(
+                rows["train"], name=self.name, split_seed=split_seed, wanted=missing, stratified=self.stratified
+            )
             for split, examples in zip(("train", "valid", "test"), cut, strict=True):
                 if split not in rows or split == "train":
                     rows[split] = [(e.input, e.answers) for e in examples]

@@ -12,7 +12,14 @@ TEST_SHARE = 0.3
 Splits = tuple[tuple[Example, ...], tuple[Example, ...], tuple[Example, ...]]
 
 
-def cut_splits(rows: Iterable[Row], *, name: str, split_seed: int, wanted: Sequence[str] = ("valid", "test")) -> Splits:
+def cut_splits(
+    rows: Iterable[Row],
+    *,
+    name: str,
+    split_seed: int,
+    wanted: Sequence[str] = ("valid", "test"),
+    stratified: bool = False,
+) -> Splits:
     """Cut one list of rows 60/10/30 into train, valid and test, after merging the rows that share an input.
 
     Args:
@@ -20,6 +27,7 @@ def cut_splits(rows: Iterable[Row], *, name: str, split_seed: int, wanted: Seque
         name: Task name; the shuffle depends on it and on `split_seed` alone.
         split_seed: Seed of the shuffle.
         wanted: Splits to cut; one that is not wanted comes back empty, and its share stays in train.
+        stratified: Cut the examples of each answer by themselves, then shuffle what comes together.
 
     Raises:
         UserError: Fewer distinct inputs than splits, so that one would be empty.
@@ -34,9 +42,26 @@ def cut_splits(rows: Iterable[Row], *, name: str, split_seed: int, wanted: Seque
             f"Cannot split task {name!r} into {', '.join(['train', *wanted])}: it has {len(examples)} distinct "
             f"inputs, and at least {1 + len(wanted)} are needed. Add rows."
         )
-    random.Random(sub_seed(split_seed, "split", name)).shuffle(examples)
-    n_valid = max(1, round(VALID_SHARE * len(examples))) if "valid" in wanted else 0
-    n_test = max(1, round(TEST_SHARE * len(examples))) if "test" in wanted else 0
+    shuffler = random.Random(sub_seed(split_seed, "split", name))
+    shuffler.shuffle(examples)
+    if stratified:
+        by_answer: dict[str, list[Example]] = {}
+        for example in examples:
+            by_answer.setdefault(example.answer, []).append(example)
+        parts: tuple[list[Example], ...] = ([], [], [])
+        for answer in sorted(by_answer):
+            for part, cut in zip(parts, _cut(by_answer[answer], wanted, least=0), strict=True):
+                part.extend(cut)
+        for part in parts:
+            shuffler.shuffle(part)
+        return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
+    return _cut(examples, wanted, least=1)
+
+
+def _cut(examples: Sequence[Example], wanted: Sequence[str], *, least: int) -> Splits:
+    """The examples in their order as train, valid and test."""
+    n_valid = max(least, round(VALID_SHARE * len(examples))) if "valid" in wanted else 0
+    n_test = max(least, round(TEST_SHARE * len(examples))) if "test" in wanted else 0
     n_train = len(examples) - n_valid - n_test
     return (
         tuple(examples[:n_train]),
