@@ -3,7 +3,7 @@
 rdkit reads the molecules and is imported inside the functions: it is an optional extra, and other tasks do without it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,9 +175,40 @@ def scaffold(smiles: str) -> str:
     return str(_rdkit().Chem.Scaffolds.MurckoScaffold.MurckoScaffoldSmiles(smiles=smiles))
 
 
+RADIUS, N_BITS = 2, 2048  # of Morgan fingerprints
+
+
+def fingerprint(smiles: str, *, counts: bool = False) -> Any:
+    """The Morgan fingerprint of a molecule, of radius 2: 2,048 bits, or counts.
+
+    Raises:
+        UserError: rdkit is not there, or cannot read the molecule.
+    """
+    rdkit = _rdkit()
+    with rdkit.rdBase.BlockLogs():
+        molecule = rdkit.Chem.MolFromSmiles(smiles)
+    if molecule is None:
+        raise UserError(f"Cannot read the molecule {smiles[:60]!r}: rdkit takes it for none. Mend its SMILES.")
+    generator = rdkit.Chem.rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=N_BITS)
+    return generator.GetSparseCountFingerprint(molecule) if counts else generator.GetFingerprint(molecule)
+
+
+def fingerprint_similarities(bank: Sequence[str], *, counts: bool = False) -> Callable[[str], Sequence[float]]:
+    """A function from a molecule to its Tanimoto similarity with each of a bank, whose fingerprints are made once.
+
+    Raises:
+        UserError: rdkit is not there, or cannot read a molecule.
+    """
+    known = [fingerprint(smiles, counts=counts) for smiles in bank]
+    bulk = _rdkit().DataStructs.BulkTanimotoSimilarity
+    return lambda smiles: list(bulk(fingerprint(smiles, counts=counts), known))
+
+
 def _rdkit() -> Any:
     try:
+        import rdkit.Chem.rdFingerprintGenerator
         import rdkit.Chem.Scaffolds.MurckoScaffold
+        import rdkit.DataStructs
     except ImportError:
         raise UserError(
             "Cannot read molecules: rdkit is not installed. Add it with: pip install 'site-interp[molecules]'"
@@ -185,4 +216,13 @@ def _rdkit() -> Any:
     return rdkit
 
 
-__all__ = ["MOLECULES", "canonical_smiles", "molecule_names", "read_molecules", "scaffold", "smiles_of"]
+__all__ = [
+    "MOLECULES",
+    "canonical_smiles",
+    "fingerprint",
+    "fingerprint_similarities",
+    "molecule_names",
+    "read_molecules",
+    "scaffold",
+    "smiles_of",
+]
