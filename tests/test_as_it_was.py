@@ -43,7 +43,7 @@ EVERYWHERE = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_bac
               "_global_backward_pre_hooks")  # fmt: skip
 
 
-class MineError(Exception):
+class CallersError(Exception):
     """What a caller's own hook raises."""
 
 
@@ -58,7 +58,7 @@ class OwnHook:
         if self.n == self.ends_at:
             raise self.ending
 
-    def arm(self, ends_at: int = 0, ending: type[BaseException] = MineError) -> None:
+    def arm(self, ends_at: int = 0, ending: type[BaseException] = CallersError) -> None:
         self.n, self.ends_at, self.ending = 0, ends_at, ending
 
 
@@ -70,14 +70,14 @@ class Watched:
         model: The model.
         on_layer: On the own module of a layer, which every forward runs, with the bridge and without.
         on_z: On a hook point of TransformerLens.
-        before: What the model looks like before anything was done.
+        before: What the model looks like before anything is done.
         is_as_before: Whether the last look found nothing else.
     """
 
     model: Model
     on_layer: OwnHook = field(default_factory=OwnHook)
     on_z: OwnHook = field(default_factory=OwnHook)
-    before: dict[str, Any] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict, repr=False)
     is_as_before: bool = False
 
     def __post_init__(self) -> None:
@@ -134,8 +134,13 @@ class Watched:
     def check_broken_off(self, use: Callable[[], Any], n_calls: int) -> None:
         """Break a use off by an error and by an interrupt, at its second call of the layer and at late ones."""
         assert n_calls >= 2, "there is no middle"
-        late = max(2, 3 * n_calls // 4)
-        for moment, ending in ((2, MineError), (2, KeyboardInterrupt), (late, KeyboardInterrupt), (n_calls, MineError)):
+        late = -(-3 * n_calls // 4)
+        for moment, ending in (
+            (2, CallersError),
+            (2, KeyboardInterrupt),
+            (late, KeyboardInterrupt),
+            (n_calls, CallersError),
+        ):
             self.on_layer.arm(moment, ending)
             with pytest.raises(ending):
                 use()
@@ -185,7 +190,7 @@ def evaluated(model: Model, fitted: Fitted | FixedAnswers) -> Evaluation:
 @pytest.fixture(autouse=True)
 def _short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few tokens are as good as twenty here."""
-    monkeypatch.setattr(evaluation, "MAX_NEW_TOKENS", 4)
+    monkeypatch.setattr(evaluation, "MAX_NEW_TOKENS", 3)
 
 
 @pytest.fixture(scope="module")

@@ -42,11 +42,13 @@ BESIDE = 9  # pixels between the middle of a marker and a name beside it
 DODGE = 0.017  # of the axis: how far two methods stand apart at most
 DODGED_ROOM = 0.6  # of the way to the next number of labels: what all methods together take at most
 
-# Where a name can stand beside its marker, best first: across and up, each -1, 0 or 1.
-SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
+# Where a name can stand beside its marker, best first: how far across and up as parts of the distance.
+SIDES = [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)]
+SIDES += [(across, up) for part in (1.0, 0.5) for across in (1.0, -1.0) for up in (part, -part)]
 DISTANCES = (0, 12, 24, 38, 54, 72, 100, 130)  # pixels more than beside the marker; a line then leads to the name
-# What it costs a name to stand there, or its line to cross a marker, in pixels of distance.
-ON_NAME, ON_MARKER, ON_BAR, ON_LINE, OUTSIDE = 200, 80, 45, 15, 500
+# What it costs a name to stand there, or its line to cross what stands there, in pixels of distance.
+ON_NAME, ON_MARKER, ON_BAR, ON_LINE, OUTSIDE = 400, 80, 45, 200, 900
+LINE_ON_NAME, LINE_ON_MARKER = 200, 15
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
@@ -196,15 +198,15 @@ def label_places(
         for index in order:
             point, size = points[index], sizes[index]
             others = [box for other, box in placed.items() if other != index]
-            others += [dot for other, dots in leaders.items() if other != index for dot in dots]
+            lines = [dot for other, dots in leaders.items() if other != index for dot in dots]
             best = math.inf
             for distance, offset in _candidates(size):
                 box = _box(point, size, offset)
                 dots = _leader_dots(point, box)
                 price = distance + OUTSIDE * (not _inside(box, panel))
-                price += sum(ON_NAME * (_hits(part, others) > 0) for part in [box, *dots])
-                price += ON_MARKER * _hits(box, markers) + ON_BAR * _hits(box, bars)
-                price += ON_LINE * sum(_hits(dot, markers) for dot in dots)
+                price += ON_NAME * _hits(box, others) + ON_MARKER * _hits(box, markers) + ON_BAR * _hits(box, bars)
+                price += ON_LINE * (_hits(box, lines) > 0) + LINE_ON_NAME * any(_hits(dot, others) for dot in dots)
+                price += LINE_ON_MARKER * sum(_hits(dot, markers) for dot in dots)
                 if price < best:
                     best, offsets[index], placed[index], leaders[index] = price, offset, box, dots
     return offsets
@@ -212,18 +214,13 @@ def label_places(
 
 def _candidates(size: tuple[float, float]) -> list[tuple[float, tuple[float, float]]]:
     """The places a label of this size can take, each with its price; the farther from the point, the dearer."""
-    half_width, half_height = size[0] / 2, size[1] / 2
-    return [
-        (
-            distance + 0.5 * rank,
-            (
-                across * (half_width + distance + (BESIDE if not up else 2)),
-                up * (half_height + distance + (BESIDE if not across else 2)),
-            ),
-        )
-        for distance in DISTANCES
-        for rank, (across, up) in enumerate(SIDES)
-    ]
+    candidates = []
+    for distance in DISTANCES:
+        for rank, (across, up) in enumerate(SIDES):
+            beside = math.copysign(size[0] / 2 + (2 if up else BESIDE), across) if across else 0.0
+            over = math.copysign(size[1] / 2 + (2 if across else BESIDE), up) if up else 0.0
+            candidates.append((distance + 0.5 * rank, (beside + across * distance, over + up * distance)))
+    return candidates
 
 
 def _box(point: tuple[float, float], size: tuple[float, float], offset: tuple[float, float]) -> Box:
