@@ -91,7 +91,7 @@ def test_the_label_axis_is_logarithmic_with_a_tick_at_each_number_that_occurs_an
     assert figure.layout.width == 900
 
 
-@pytest.mark.parametrize("counts", [COUNTS, (16, 17), (30,)])
+@pytest.mark.parametrize("counts", [COUNTS, (16, 17), (30,), (10, 12, 1000)])
 def test_methods_stand_beside_each_other_at_a_number_and_never_nearer_to_another_number(
     counts: tuple[int, ...],
 ) -> None:
@@ -238,6 +238,9 @@ def test_names_of_close_neighbours_go_apart_and_depend_on_nothing_but_the_points
     assert edge[0] < 0, "on the left where the right is outside"
     (barred,) = label_places([(50.0, 50.0)], sizes[:1], [(55.0, 0.0, 100.0, 100.0)], panel)
     assert barred[0] < 0, "not on a bar"
+    narrow, shelf = (38.0, 0.0, 62.0, 100.0), (0.0, 58.0, 100.0, 62.0)
+    upper, _ = label_places([(50.0, 50.0), (50.0, 26.0)], sizes, [shelf], narrow)
+    assert upper == (0, 26), "rather farther off than nearer to another marker than to its own"
 
 
 def test_a_name_far_from_its_marker_is_led_to_it_and_no_line_lengthens_an_interval() -> None:

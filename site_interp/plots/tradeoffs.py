@@ -48,7 +48,7 @@ SIDES += [(across, up) for part in (1.0, 0.5) for across in (1.0, -1.0) for up i
 DISTANCES = (0, 12, 24, 38, 54, 72, 100, 130)  # pixels more than beside the marker; a line then leads to the name
 # What it costs a name to stand there, or its line to cross what stands there, in pixels of distance.
 ON_NAME, ON_MARKER, ON_BAR, ON_LINE, OUTSIDE = 400, 80, 45, 200, 900
-LINE_ON_NAME, LINE_ON_MARKER = 200, 15
+LINE_ON_NAME, LINE_ON_MARKER, NEARER_ANOTHER = 200, 15, 40
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
@@ -207,6 +207,8 @@ def label_places(
                 price += ON_NAME * _hits(box, others) + ON_MARKER * _hits(box, markers) + ON_BAR * _hits(box, bars)
                 price += ON_LINE * (_hits(box, lines) > 0) + LINE_ON_NAME * any(_hits(dot, others) for dot in dots)
                 price += LINE_ON_MARKER * sum(_hits(dot, markers) for dot in dots)
+                gap = math.dist(point, _nearest(point, box))
+                price += NEARER_ANOTHER * any(math.dist(other, _nearest(other, box)) < gap for other in points)
                 if price < best:
                     best, offsets[index], placed[index], leaders[index] = price, offset, box, dots
     return offsets
@@ -229,9 +231,14 @@ def _box(point: tuple[float, float], size: tuple[float, float], offset: tuple[fl
     return x - size[0] / 2, y - size[1] / 2, x + size[0] / 2, y + size[1] / 2
 
 
+def _nearest(point: tuple[float, float], box: Box) -> tuple[float, float]:
+    """The place in a box that is nearest to a point."""
+    return min(max(point[0], box[0]), box[2]), min(max(point[1], box[1]), box[3])
+
+
 def _leader_dots(point: tuple[float, float], box: Box) -> list[Box]:
     """Dots along the line from a marker to its label, five pixels apart; none where the label stands beside it."""
-    ends = [min(max(place, box[side]), box[side + 2]) for side, place in enumerate(point)]
+    ends = _nearest(point, box)
     length = math.dist(point, ends)
     steps = range(MARKER, round(length), 5) if length > 1.5 * MARKER else range(0)
     dots = [[start + step / length * (end - start) for start, end in zip(point, ends, strict=True)] for step in steps]
