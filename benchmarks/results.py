@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -116,9 +116,17 @@ def against(made: Summary, first: str, second: str, metric: Metric) -> str:
 
 
 def learning_rates() -> str:
-    lines = [json.loads(line) for line in (ROOT / "results" / "learning_rates.jsonl").read_text().splitlines()]
+    """One line for each method and step size: validation of both tasks, and whether anything was learnt."""
+    lines = [json.loads(line) for line in SOURCES["learning"].read_text().splitlines()]
     tasks = list(dict.fromkeys(line["task"] for line in lines))
-    heading = ["method", "step size", *(f"{task}: loss, first token" for task in tasks), "mean loss"]
+    heading = [
+        "method",
+        "step size",
+        *(f"{task}: validation loss, first token" for task in tasks),
+        "mean loss",
+        "training loss, first and last steps",
+        "distinct answers (right ones)",
+    ]
     rows = []
     for method, lr in dict.fromkeys((line["method"], line["lr"]) for line in lines):
         own = {line["task"]: line for line in lines if (line["method"], line["lr"]) == (method, lr)}
@@ -126,8 +134,16 @@ def learning_rates() -> str:
             f"{own[t]['valid_loss']:.3f}, {100 * own[t]['valid_accuracy']:.0f} %" if t in own else "–" for t in tasks
         ]
         mean = sum(line["valid_loss"] for line in own.values()) / len(own)
-        rows.append([method, f"{lr:g}", *cells, f"{mean:.3f}"])
+        fall = [
+            f"{_mean(o['first_losses']):.1f} to {_mean(o['last_losses']):.1f}" for o in own.values() if o["last_losses"]
+        ]
+        answers = [f"{o['distinct_answers']} ({o['distinct_right']})" for o in own.values()]
+        rows.append([method, f"{lr:g}", *cells, f"{mean:.3f}", "; ".join(fall) or "–", "; ".join(answers)])
     return markdown([heading, *sorted(rows, key=lambda row: (row[0], float(row[1])))])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def inference() -> dict[str, dict[str, float]]:
@@ -163,6 +179,14 @@ TABLES: Mapping[str, Callable[[], str]] = {
 }
 
 
+SOURCES = {part: KEPT / part / "results.jsonl" for part in PARTS} | {
+    "learning": ROOT / "results" / "learning_rates.jsonl",
+    "inference": ROOT / "results" / "inference.jsonl",
+}
+"""Where the records of a table or number are, by the first word of its name."""
+NOT_RUN = "(not run yet)"
+
+
 def number(name: str) -> str:
     """One number of the page: `PART METHOD METRIC [TASK]`, or `PART METHOD - METHOD METRIC [TASK]` for a difference."""
     words = name.split()
@@ -180,40 +204,60 @@ def filled(text: str) -> str:
     """The page with every table and number written anew."""
 
     def table(found: re.Match[str]) -> str:
-        return f"{found[1]}\n\n{TABLES[found[2]]()}\n\n<!-- end -->"
+        made = TABLES[found[2]]() if _is_there(found[2].split()[0]) else NOT_RUN
+        return f"{found[1]}\n\n{made}\n\n<!-- end -->"
+
+    def value(found: re.Match[str]) -> str:
+        made = number(found[2]) if _is_there(found[2].split()[0]) else NOT_RUN
+        return f"{found[1]}{made}<!--/-->"
 
     text = re.sub(r"(<!-- table: (.+?) -->).*?<!-- end -->", table, text, flags=re.DOTALL)
-    return re.sub(r"(<!--= (.+?) -->).*?<!--/-->", lambda found: f"{found[1]}{number(found[2])}<!--/-->", text)
+    return re.sub(r"(<!--= (.+?) -->).*?<!--/-->", value, text)
+
+
+def _is_there(name: str) -> bool:
+    """Whether the records behind a name were kept: `make results` may have been stopped."""
+    return name not in SOURCES or SOURCES[name].is_file()
 
 
 def draw(folder: Path) -> None:
-    """The figures of the page."""
+    """The figures of the page whose records are there."""
     figures = {}
-    made = summary("labels")
-    rows = []
-    for label in made.methods:
-        method, budget = split_budget(label)
-        cell = made.cell(MEAN, label, "first_token")
-        if cell and method not in DROPPED:
-            rows.append(TradeoffRow(method, budget or 0, cell.interval.value, cell.interval.low, cell.interval.high))
-    title = f"{len(made.tasks)} tasks, {records('labels')[0].model}: accuracy against labelled examples"
-    figures["accuracy_by_labels"] = accuracy_by_labels(rows, title=title, metric="first token right"), rows
-    made, seconds = summary("fv"), inference()
-    rows = []
-    for method in seconds:
-        cell = made.cell(MEAN, method, "first_token")
-        if cell:
-            x = seconds[method]["seconds_per_1000"]
-            rows.append(TradeoffRow(method, x, cell.interval.value, cell.interval.low, cell.interval.high))
-    title = f"{len(made.tasks)} tasks, {records('fv')[0].model}: accuracy against inference cost"
-    figures["accuracy_by_cost"] = accuracy_by_cost(rows, title=title, metric="first token right"), rows
+    if _is_there("labels"):
+        made, rows = summary("labels"), []
+        for label in made.methods:
+            method, budget = split_budget(label)
+            cell = made.cell(MEAN, label, "first_token")
+            if cell and method not in DROPPED:
+                rows.append(
+                    TradeoffRow(method, budget or 0, cell.interval.value, cell.interval.low, cell.interval.high)
+                )
+        title = f"{len(made.tasks)} tasks, {records('labels')[0].model}: accuracy against labelled examples"
+        figures["accuracy_by_labels"] = accuracy_by_labels(rows, title=title, metric="first token right"), rows
+    if _is_there("fv") and _is_there("inference"):
+        made, rows = summary("fv"), []
+        for method, line in inference().items():
+            cell = made.cell(MEAN, in_table(made, method), "first_token")
+            if cell:
+                x = line["seconds_per_1000"]
+                rows.append(TradeoffRow(method, x, cell.interval.value, cell.interval.low, cell.interval.high))
+        title = f"{len(made.tasks)} tasks, {records('fv')[0].model}: accuracy against inference cost"
+        figures["accuracy_by_cost"] = accuracy_by_cost(rows, title=title, metric="first token right"), rows
     numbers = {name: (figure, {"rows": [asdict(row) for row in rows]}) for name, (figure, rows) in figures.items()}
+    if not numbers:
+        return
     with TemporaryDirectory() as scratch:
         save_figures(Path(scratch), numbers)
         folder.mkdir(parents=True, exist_ok=True)
         for file in (Path(scratch) / "figures").iterdir():
             if file.suffix in (".json", ".png"):
                 shutil.copy(file, folder / file.name)
+
+
+def in_table(made: Summary, method: str) -> str:
+    """The label under which a method stands in a summary: with the settings it was run with, if it has one form."""
+    found = [label for label in made.methods if label.partition("(")[0] == method]
+    return found[0] if len(found) == 1 else method
 
 
 def main() -> None:

@@ -442,14 +442,14 @@ def test_an_error_in_the_common_fit_fails_its_task_alone(
 ) -> None:
     from site_interp.baselines import SITE
 
-    real = SITE.select
+    real = SITE.fit_prepared
 
     def select(method: Any, model: Any, runs: Any, *more: Any) -> Any:
         if any(one.labelled.task == "bundled/antonym" for one in runs):
             raise ZeroDivisionError("by chance")
         return real(method, model, runs, *more)
 
-    monkeypatch.setattr(SITE, "select", select)
+    monkeypatch.setattr(SITE, "fit_prepared", select)
     done = run(f"fit --task words.jsonl --task antonym --out new --json {QUICK}")
     assert done.code == 1
     assert [row["task"] for row in json.loads(done.out)] == ["file/words"]

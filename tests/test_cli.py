@@ -124,7 +124,8 @@ def test_run_leaves_records_differences_predictions_adapters_and_figures(
     (folder,) = (out / "adapters").iterdir()
     assert Adapter.from_pretrained(folder, llama).embedding.task == "file/words"
     assert {path.stem for path in (out / "figures").glob("*.json")} == {
-        "accuracy_prefix_match", "accuracy_first_token", "alpha_file-words", "fitting"
+        "accuracy_prefix_match", "accuracy_first_token", "alpha_file-words", "fitting", "accuracy_by_cost_prefix_match",
+        "accuracy_by_cost_first_token",
     }  # fmt: skip
     assert "Figures are HTML only" in done.out
     (record,) = (r for r in records if (r.method, r.metric) == ("icl", "answer_log_prob"))
