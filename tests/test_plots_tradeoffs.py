@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from site_interp.plots import METHOD_COLOURS, TradeoffRow, accuracy_by_cost, accuracy_by_labels, method_colour
-from site_interp.plots.tradeoffs import SYMBOLS, label_places
+from site_interp.plots.label_places import label_places
+from site_interp.plots.tradeoffs import SYMBOLS
 
 ATTACK = "<script>alert(1)</script> & <b>x</b>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;b&gt;x&lt;/b&gt;"
