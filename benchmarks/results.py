@@ -13,17 +13,16 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from site_interp import load_task
-from site_interp.experiments.summary import MEAN, Summary, summarise_records
+from site_interp.comparison import Interval
+from site_interp.experiments.summary import FLOORS, MEAN, Summary, summarise_records
 from site_interp.experiments.tables import difference_table, markdown, overall_table, percent, task_table
-from site_interp.experiments.tradeoffs import split_budget
+from site_interp.experiments.tradeoffs import make_tradeoffs, split_budget
 from site_interp.metrics import Metric
-from site_interp.plots import TradeoffRow, accuracy_by_cost, accuracy_by_labels
 from site_interp.records import Record
 from site_interp.store import read_results, save_figures
 from site_interp.tasks import short_names
@@ -34,7 +33,6 @@ PAGE = ROOT / "docs" / "results.md"
 FIGURES = ROOT / "figures" / "results"
 PARTS = ("fv", "labels", "bbh", "choice", "ablations")
 N_TEST = 50
-DROPPED = ("majority", "echo")
 
 
 def keep(runs: Path, data_dir: str | None) -> None:
@@ -55,7 +53,7 @@ def keep(runs: Path, data_dir: str | None) -> None:
 def records(part: str) -> tuple[Record, ...]:
     """The records of a part, the floors last."""
     found = read_results(KEPT / part)
-    return tuple(sorted(found, key=lambda record: record.method in DROPPED))
+    return tuple(sorted(found, key=lambda record: record.method in FLOORS))
 
 
 @cache
@@ -108,10 +106,9 @@ def against(made: Summary, first: str, second: str, metric: Metric) -> str:
     """The paired difference of the means, first minus second, in points."""
     for d in made.differences:
         if d.task == MEAN and d.metric == metric and {d.first, d.second} == {first, second}:
-            sign = 1 if d.first == first else -1
             i = d.interval
-            ends = sorted((sign * i.low, sign * i.high))
-            return f"{100 * sign * i.value:+.1f} [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]"
+            turned = i if d.first == first else Interval(-i.value, -i.high, -i.low, i.n)
+            return percent(turned, sign=True)
     return "–"
 
 
@@ -224,40 +221,20 @@ def draw(folder: Path) -> None:
     """The figures of the page whose records are there."""
     figures = {}
     if _is_there("labels"):
-        made, rows = summary("labels"), []
-        for label in made.methods:
-            method, budget = split_budget(label)
-            cell = made.cell(MEAN, label, "first_token")
-            if cell and method not in DROPPED:
-                rows.append(
-                    TradeoffRow(method, budget or 0, cell.interval.value, cell.interval.low, cell.interval.high)
-                )
-        title = f"{len(made.tasks)} tasks, {records('labels')[0].model}: accuracy against labelled examples"
-        figures["accuracy_by_labels"] = accuracy_by_labels(rows, title=title, metric="first token right"), rows
+        made = make_tradeoffs(summary("labels"), records("labels"))
+        figures["accuracy_by_labels"] = made["accuracy_by_labels_first_token"]
     if _is_there("fv") and _is_there("inference"):
-        made, rows = summary("fv"), []
-        for method, line in inference().items():
-            cell = made.cell(MEAN, in_table(made, method), "first_token")
-            if cell:
-                x = line["seconds_per_1000"]
-                rows.append(TradeoffRow(method, x, cell.interval.value, cell.interval.low, cell.interval.high))
-        title = f"{len(made.tasks)} tasks, {records('fv')[0].model}: accuracy against inference cost"
-        figures["accuracy_by_cost"] = accuracy_by_cost(rows, title=title, metric="first token right"), rows
-    numbers = {name: (figure, {"rows": [asdict(row) for row in rows]}) for name, (figure, rows) in figures.items()}
-    if not numbers:
+        seconds = {method: line["seconds_per_1000"] for method, line in inference().items()}
+        made = make_tradeoffs(summary("fv"), records("fv"), seconds)
+        figures["accuracy_by_cost"] = made["accuracy_by_cost_first_token"]
+    if not figures:
         return
     with TemporaryDirectory() as scratch:
-        save_figures(Path(scratch), numbers)
+        save_figures(Path(scratch), figures)
         folder.mkdir(parents=True, exist_ok=True)
         for file in (Path(scratch) / "figures").iterdir():
             if file.suffix in (".json", ".png"):
                 shutil.copy(file, folder / file.name)
-
-
-def in_table(made: Summary, method: str) -> str:
-    """The label under which a method stands in a summary: with the settings it was run with, if it has one form."""
-    found = [label for label in made.methods if label.partition("(")[0] == method]
-    return found[0] if len(found) == 1 else method
 
 
 def main() -> None:

@@ -228,3 +228,9 @@ def test_a_run_of_multiple_choice_prints_the_likeliest_option_beside_chance(
     assert re.search(r"bbh/words +50\.0 +0\.0 \[0\.0, 0\.0\] +100\.0 \[100\.0, 100\.0\]", table)
     found = {r.method for r in read_results(tmp_path / "out") if r.metric == "choice_match"}
     assert found == {"echo", "majority", "zero_shot"}
+
+
+def test_seconds_that_were_measured_apart_take_the_place_of_the_records(records: list[Record]) -> None:
+    drawn = make_tradeoffs(summarise_records(records), records, {"site": 50.0, "zero_shot": 40.0, "icl": 9.0})
+    rows = drawn["accuracy_by_cost_first_token"][1]["rows"]
+    assert {row["method"]: row["x"] for row in rows} == {"zero_shot": 40.0, "site": 50.0}

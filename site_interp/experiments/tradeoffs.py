@@ -1,6 +1,6 @@
 """Figures of what right answers cost: labelled examples, and seconds of asking."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,10 +31,18 @@ def split_budget(label: str) -> tuple[str, int | None]:
     return label_of(name, ",".join(f"{key}={value}" for key, value in parts.items())), budget
 
 
-def make_tradeoffs(summary: Summary, records: Sequence[Record]) -> dict[str, tuple[Any, dict[str, Any]]]:
+def make_tradeoffs(
+    summary: Summary, records: Sequence[Record], seconds: Mapping[str, float] | None = None
+) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Accuracy against labels, where there are several budgets, and against the cost of a query.
 
     Scores are means over tasks, or those of the only one; methods without them are left out.
+
+    Args:
+        summary: Where the scores are.
+        records: Of the same run.
+        seconds: Of 1,000 queries, by the name of a method, where they were measured apart; by default those of the
+            records.
 
     Returns:
         Name -> (figure, the numbers it was drawn from), for `save_figures`.
@@ -44,7 +52,10 @@ def make_tradeoffs(summary: Summary, records: Sequence[Record]) -> dict[str, tup
     figures: dict[str, tuple[Any, dict[str, Any]]] = {}
     if not records:
         return figures
-    model, given = records[0].model, footings(summary, records)
+    model = records[0].model
+    costs = {label: one.seconds_per_1000 for label, one in footings(summary, records).items() if one.prompt_tokens}
+    if seconds is not None:
+        costs = {label: seconds[name] for label in costs if (name := label.partition("(")[0]) in seconds}
     where = MEAN if len(summary.tasks) > 1 else summary.tasks[0]
     of_what = f"mean of {len(summary.tasks)} tasks" if where == MEAN else where
     for metric in METRICS:
@@ -56,9 +67,9 @@ def make_tradeoffs(summary: Summary, records: Sequence[Record]) -> dict[str, tup
                 accuracy_by_labels(rows, title=f"{model}, {of_what}", metric=_words(metric)),
                 _numbers(metric, model, rows),
             )
-        asked = [(m, c) for m, c in cells if m in given and given[m].prompt_tokens]
+        asked = [(method, cell) for method, cell in cells if method in costs]
         if len(asked) > 1:
-            rows = [_row(method, given[method].seconds_per_1000, cell) for method, cell in asked]
+            rows = [_row(method, costs[method], cell) for method, cell in asked]
             figures[f"accuracy_by_cost_{metric}"] = (
                 accuracy_by_cost(rows, title=f"{model}, {of_what}", metric=_words(metric)),
                 _numbers(metric, model, rows),
